@@ -1,0 +1,51 @@
+"""One family of exceptions. A message says what was given, what was expected and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CompatibilityError",
+    "ConfigError",
+    "DataError",
+    "ModelError",
+    "OpenPromptMetaError",
+    "TemplateError",
+    "VerbalizerError",
+    "did_you_mean",
+]
+
+
+class OpenPromptMetaError(Exception):
+    """Anything that this package refuses to do, with the reason and the remedy in its message."""
+
+
+class CompatibilityError(OpenPromptMetaError, ImportError):
+    """A needed library is missing, or its version is outside the supported range."""
+
+
+class ConfigError(OpenPromptMetaError, ValueError):
+    """A run configuration that cannot be run as it stands."""
+
+
+class DataError(OpenPromptMetaError, ValueError):
+    """A data set, class split or episode that cannot be built as asked."""
+
+
+class ModelError(OpenPromptMetaError, ValueError):
+    """A language model that cannot do what it is asked for."""
+
+
+class TemplateError(OpenPromptMetaError, ValueError):
+    """A template text, prompt pool or wrapped batch that does not fit."""
+
+
+class VerbalizerError(OpenPromptMetaError, ValueError):
+    """Label words, classes or support examples that a verbalizer cannot work with."""
+
+
+def did_you_mean(name: str, options: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` for the nearest of ``options``, or the empty string if none is near."""
+    nearest = difflib.get_close_matches(name, list(options), n=1, cutoff=0.6)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""

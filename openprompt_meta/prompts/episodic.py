@@ -1,0 +1,115 @@
+"""The interface of every verbalizer here: OpenPrompt's, plus two calls that let it move from task to task."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from openprompt import Verbalizer
+from torch import Tensor, nn
+
+from openprompt_meta.errors import VerbalizerError
+from openprompt_meta.prompts.config_keys import refuse_unknown_keys
+from openprompt_meta.prompts.label_words import LabelWords
+
+__all__ = ["EpisodicVerbalizer", "check_labelled_features", "mask_features", "require_vocabulary_head"]
+
+
+class EpisodicVerbalizer(Verbalizer):
+    """A verbalizer that can be pointed at a new task.
+
+    ``begin_task(classes)``, ``fit_support(features, logits, labels)``, and then OpenPrompt's stock call
+    (``gather_outputs``, ``process_outputs``), which gives log-probabilities ``[B, C]`` that sum to one.
+    """
+
+    @property
+    @abstractmethod
+    def needs_vocabulary_head(self) -> bool:
+        """Whether predictions need the language model's logits over the vocabulary."""
+
+    @abstractmethod
+    def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
+        """Forget the task before and take these classes, in this order.
+
+        Args:
+            classes: names of the classes; label ``i`` of the support set means ``classes[i]``.
+            label_words: their words, for a verbalizer that uses them.
+        """
+
+    @abstractmethod
+    def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
+        """Learn what there is to learn from a support set.
+
+        Args:
+            features: the [MASK]'s hidden states, ``[n, d_o]``.
+            logits: the [MASK]'s vocabulary logits, ``[n, V]``; ``None`` if :attr:`needs_vocabulary_head` is false.
+            labels: ``[n]``, indices into the task's classes.
+        """
+
+    @classmethod
+    def from_config(cls, config: Any, **kwargs: Any) -> EpisodicVerbalizer:
+        """OpenPrompt's, but a key that the verbalizer does not know is an error instead of being dropped."""
+        refuse_unknown_keys(cls, config)
+        verbalizer: EpisodicVerbalizer = super().from_config(config, **kwargs)
+        return verbalizer
+
+    def _take_classes(self, classes: Sequence[str]) -> None:
+        names = list(classes)
+        if len(names) < 2 or len(set(names)) != len(names):
+            raise VerbalizerError(f"A task needs at least two classes with distinct names, got {names}.")
+        self.classes, self.num_classes = names, len(names)
+
+    def _class_names(self, indices: Sequence[int]) -> str:
+        return ", ".join(repr(self.classes[i]) if self.classes else str(i) for i in indices)
+
+
+def mask_features(outputs: Any) -> Tensor:
+    """The last layer's hidden states ``[B, L, d_o]`` of a language model's outputs."""
+    hidden = getattr(outputs, "hidden_states", None)
+    if hidden is None:
+        raise VerbalizerError(
+            f"The language model returned no hidden states ({type(outputs).__name__}); call it with "
+            "output_hidden_states=True, as OpenPrompt's PromptModel does."
+        )
+    last: Tensor = hidden[-1]
+    return last
+
+
+def vocabulary_logits(outputs: Any, asking: str) -> Tensor:
+    """Vocabulary logits ``[B, L, V]`` of a language model's outputs."""
+    logits = getattr(outputs, "logits", None)
+    if logits is None:
+        raise VerbalizerError(_NO_HEAD.format(asking=asking, model="The language model"))
+    found: Tensor = logits
+    return found
+
+
+def require_vocabulary_head(model: nn.Module | None, asking: str) -> None:
+    """Refuse, before anything runs, a model that cannot predict words for a verbalizer that asks for them."""
+    if model is None:
+        return
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        raise VerbalizerError(_NO_HEAD.format(asking=asking, model=type(model).__name__))
+
+
+_NO_HEAD = (
+    "{asking} needs predictions of words, and {model} has no vocabulary head. Use a masked language model that "
+    "has one (bert-base-uncased, roberta-base, microsoft/mpnet-base, …: anything transformers loads as "
+    "AutoModelForMaskedLM), or a verbalizer that needs none: rep_verbalizer, warp_verbalizer, or proto_verbalizer "
+    "with multi_verb: proto, each with mix_lambda: 1."
+)
+
+
+def check_labelled_features(features: Tensor, labels: Tensor, num_classes: int) -> None:
+    """Refuse a support set whose parts do not fit together."""
+    if features.dim() != 2 or labels.shape != features.shape[:1] or len(labels) == 0:
+        raise VerbalizerError(
+            f"Expected features [n, d] and labels [n] with n ≥ 1 (one [MASK] a text), got "
+            f"{list(features.shape)} and {list(labels.shape)}."
+        )
+    if int(labels.min()) < 0 or int(labels.max()) >= num_classes:
+        raise VerbalizerError(
+            f"Labels must lie between 0 and {num_classes - 1} for {num_classes} classes, got "
+            f"{int(labels.min())} to {int(labels.max())}."
+        )

@@ -1,0 +1,63 @@
+"""Label words: the words that stand for a class, and the token ids a tokenizer makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from openprompt_meta.errors import VerbalizerError
+
+__all__ = ["LabelWords", "flatten_label_words", "token_ids_of_words", "words_by_class"]
+
+LabelWords: TypeAlias = "Mapping[str, Sequence[str] | str] | Sequence[Sequence[str] | str]"
+
+
+def words_by_class(label_words: LabelWords, classes: Sequence[str]) -> list[list[str]]:
+    """Label words in the order of ``classes``, a list for each.
+
+    Args:
+        label_words: a mapping from classes (more classes than needed are fine), or a sequence in their order.
+        classes: the classes of the task.
+
+    Raises:
+        VerbalizerError: naming the classes that have no label words.
+    """
+    if isinstance(label_words, Mapping):
+        missing = [name for name in classes if not label_words.get(name)]
+        if missing:
+            raise VerbalizerError(
+                f"No label words for {_listed(missing)}; there are some for {_listed(list(label_words))}. "
+                "Add a line for each class to the label words."
+            )
+        ordered: Sequence[Any] = [label_words[name] for name in classes]
+    else:
+        if len(label_words) != len(classes):
+            raise VerbalizerError(
+                f"{len(label_words)} lists of label words were given for {len(classes)} classes "
+                f"({_listed(list(classes))}). Give one for each, in their order."
+            )
+        ordered = label_words
+    words = [[entry] if isinstance(entry, str) else [str(word) for word in entry] for entry in ordered]
+    empty = [name for name, own in zip(classes, words, strict=True) if not any(word.strip() for word in own)]
+    if empty:
+        raise VerbalizerError(f"The label words of {_listed(empty)} are empty. Give at least one word each.")
+    return words
+
+
+def flatten_label_words(label_words: LabelWords) -> list[str]:
+    """All words of all classes, in order."""
+    entries = label_words.values() if isinstance(label_words, Mapping) else label_words
+    return [word for entry in entries for word in ([entry] if isinstance(entry, str) else entry)]
+
+
+def token_ids_of_words(tokenizer: Any, words: Sequence[str]) -> list[int]:
+    """Distinct token ids of the words, as they stand inside a sentence (after a space), in order."""
+    ids: dict[int, None] = {}
+    for word in words:
+        ids.update(dict.fromkeys(tokenizer.encode(f" {word.strip()}", add_special_tokens=False)))
+    return list(ids)
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

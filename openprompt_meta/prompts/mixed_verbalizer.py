@@ -1,0 +1,103 @@
+"""What soft verbalizers share: they read the [MASK]'s hidden state, and may be mixed with hand-crafted words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from openprompt_meta.errors import VerbalizerError
+from openprompt_meta.prompts.episodic import (
+    EpisodicVerbalizer,
+    mask_features,
+    require_vocabulary_head,
+    vocabulary_logits,
+)
+from openprompt_meta.prompts.hand_crafted_verbalizer import HandCraftedVerbalizer
+from openprompt_meta.prompts.label_words import LabelWords
+from openprompt_meta.prompts.mixing import check_mix_lambda, mix_log_probabilities
+
+__all__ = ["MixedVerbalizer"]
+
+
+class MixedVerbalizer(EpisodicVerbalizer):
+    """A soft verbalizer P̃, mixed with a hand-crafted one P̂ as (1 - λ) P̂ + λ P̃.
+
+    With ``mix_lambda`` at 1 there is no hand-crafted part, and no vocabulary head is needed. Subclasses give
+    :meth:`soft_log_probabilities`, :meth:`fit_support` and what :meth:`begin_task` has to reset.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        model: nn.Module | None,
+        classes: Sequence[str] | None,
+        num_classes: int | None,
+        label_words: LabelWords | None,
+        mix_lambda: float,
+        aggregation: str,
+        **others: Any,
+    ) -> None:
+        super().__init__(
+            tokenizer=tokenizer,
+            classes=None if classes is None else list(classes),
+            num_classes=num_classes,
+            **others,
+        )
+        self.mix_lambda = check_mix_lambda(mix_lambda)
+        self.hand_crafted: HandCraftedVerbalizer | None = None
+        if self.mix_lambda < 1.0:
+            require_vocabulary_head(model, f"{type(self).__name__} with mix_lambda = {mix_lambda}")
+            self.hand_crafted = HandCraftedVerbalizer(
+                tokenizer, classes, num_classes, label_words, aggregation=aggregation
+            )
+
+    @property
+    def needs_vocabulary_head(self) -> bool:
+        """Whether hand-crafted words have a say."""
+        return self.hand_crafted is not None
+
+    @abstractmethod
+    def soft_log_probabilities(self, features: Tensor) -> Tensor:
+        """P̃: log-probabilities ``[B, C]`` from the [MASK]'s hidden states ``[B, d_o]``."""
+
+    def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
+        """Take the classes of a task, and their label words if hand-crafted words have a say."""
+        self._take_classes(classes)
+        if self.hand_crafted is not None:
+            self.hand_crafted.begin_task(classes, label_words)
+
+    def gather_outputs(self, outputs: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """Hidden states, and vocabulary logits if they are needed."""
+        hidden = mask_features(outputs)
+        if not self.needs_vocabulary_head:
+            return hidden
+        return hidden, vocabulary_logits(outputs, f"{type(self).__name__} with mix_lambda = {self.mix_lambda}")
+
+    def process_outputs(
+        self, outputs: Tensor | Sequence[Tensor], batch: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> Tensor:
+        """Log-probabilities ``[B, C]`` from what :meth:`gather_outputs` gave, taken at the [MASK]."""
+        if isinstance(outputs, Tensor):
+            features, logits = outputs, None
+        else:
+            features, logits = outputs
+        if features.dim() != 2:
+            raise VerbalizerError(
+                f"{type(self).__name__} reads one [MASK] a text; got hidden states of shape "
+                f"{list(features.shape)}. Use a template with exactly one mask."
+            )
+        return self.log_probabilities(features, logits)
+
+    def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """The mixed prediction ``[B, C]`` for hidden states ``[B, d_o]`` and vocabulary logits ``[B, V]``."""
+        if self.hand_crafted is None:
+            return self.soft_log_probabilities(features)
+        if logits is None:
+            raise VerbalizerError(f"{type(self).__name__} with mix_lambda < 1 needs vocabulary logits.")
+        hand_crafted: Tensor = self.hand_crafted.process_logits(logits)
+        if self.mix_lambda == 0.0:
+            return hand_crafted
+        return mix_log_probabilities(hand_crafted, self.soft_log_probabilities(features), self.mix_lambda)

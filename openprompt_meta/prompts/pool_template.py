@@ -1,0 +1,400 @@
+"""`PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from openprompt.data_utils import InputExample
+from openprompt.prompts import SoftTemplate
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from openprompt_meta.errors import TemplateError
+from openprompt_meta.files import write_whole
+from openprompt_meta.prompts.config_keys import refuse_unknown_keys
+from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
+from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.query import ModelReference, QueryFunction
+from openprompt_meta.prompts.template_text import Piece, check_pieces, parse_template_text
+
+__all__ = ["PromptPoolTemplate"]
+
+logger = logging.getLogger(__name__)
+
+INITIALISATIONS = ("label_words", "vocab", "random")
+CONFIG_FILE = "prompt_pool.json"
+WEIGHTS_FILE = "prompt_pool.safetensors"
+FORMAT = "openprompt_meta.prompt_pool_template"
+FORMAT_VERSION = 1
+# What the encoder may be given besides input_ids, cut to the text without the pool for the query.
+_ALONGSIDE = ("attention_mask", "token_type_ids")
+
+
+class PromptPoolTemplate(SoftTemplate):
+    """A template whose soft prompt depends on the text: a weighted mean of the prompts of a pool.
+
+    The text language is OpenPrompt's with one more piece: ``{"pool"}`` marks where the prompt goes, the front if
+    it is absent. The paper's layout is ``{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.``
+
+    The prompt takes ``prompt_length`` real positions of ``input_ids``, whose embeddings :meth:`process_batch`
+    replaces. Everything that OpenPrompt aligns with ``input_ids`` (loss ids, attention mask, truncation, hidden
+    states) therefore stays aligned, which OpenPrompt's own ``SoftTemplate`` does for logits only.
+
+    Args:
+        model: the masked language model. It is referred to, not owned: ``parameters()`` and ``state_dict()`` of
+            the template hold the pool alone.
+        tokenizer: its tokenizer.
+        text: the template text, or ``None`` to set ``template.text`` later.
+        num_prompts: prompts in the pool, the paper's K.
+        prompt_length: positions of a prompt, the paper's L_p.
+        top_n: attend to the best ``top_n`` prompts only; to all of them if ``None``, as in the paper.
+        init: where prompts start: ``label_words`` (embeddings of sampled label words, the paper's way),
+            ``vocab`` (of sampled tokens) or ``random``; by default ``label_words`` if there are any, else
+            ``vocab``.
+        label_words: words for ``init="label_words"``: a list, a list of lists or a mapping from classes. Give
+            those of the meta-training classes only.
+        random_range: for ``init="random"``, uniform in ``±random_range``.
+        seed: makes the initialisation reproducible by itself; torch's global state if ``None``.
+        query_copy: compute queries with a frozen copy of the encoder; for a language model that is tuned (see
+            :class:`~openprompt_meta.prompts.query.QueryFunction` for the memory it takes).
+        max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
+            checked in any case.
+        placeholder_mapping: OpenPrompt's.
+
+    Raises:
+        TemplateError: for a text that cannot be laid out, or a model that cannot take a soft prompt.
+
+    Example::
+
+        template = PromptPoolTemplate(plm, tokenizer, text='{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.')
+        model = PromptForClassification(plm, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
+    """
+
+    registered_inputflag_names = ("loss_ids", "shortenable_ids", "soft_token_ids")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        text: str | None = None,
+        num_prompts: int = 8,
+        prompt_length: int = 8,
+        top_n: int | None = None,
+        init: str | None = None,
+        label_words: LabelWords | None = None,
+        random_range: float = 0.5,
+        seed: int | None = None,
+        query_copy: bool = False,
+        max_seq_length: int | None = None,
+        placeholder_mapping: Mapping[str, str] | None = None,
+    ) -> None:
+        _check_model(model)
+        # SoftTemplate freezes the input embedding for good; whether the model is tuned is not a template's choice.
+        embedding_trains = model.get_input_embeddings().weight.requires_grad  # type: ignore[operator]
+        self._model = ModelReference(model)  # first: raw_embedding is read from it
+        super().__init__(
+            model=model,
+            tokenizer=tokenizer,
+            num_tokens=0,
+            placeholder_mapping=dict(placeholder_mapping or {"<text_a>": "text_a", "<text_b>": "text_b"}),
+        )
+        # Unregistered, or the model's embedding would be saved with, and cloned with, every pool.
+        del self._modules["raw_embedding"]
+        self.raw_embedding.weight.requires_grad_(embedding_trains)
+
+        self.num_tokens = prompt_length
+        self.max_seq_length = max_seq_length
+        self.query_function = QueryFunction(model, frozen_copy=query_copy)
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            self.pool = PromptPool(
+                num_prompts,
+                prompt_length,
+                key_dim=model.config.hidden_size,  # type: ignore[union-attr, arg-type]
+                value_dim=self.raw_embedding.weight.shape[1],
+                top_n=top_n,
+                random_range=random_range,
+            )
+            self._initialise(init, label_words)
+        self.text: Any = text  # a string when set, its pieces when read
+
+    # -- initialisation ---------------------------------------------------------------------------------------
+
+    def _initialise(self, init: str | None, label_words: LabelWords | None) -> None:
+        init = init or ("label_words" if label_words else "vocab")
+        if init not in INITIALISATIONS:
+            raise TemplateError(f"init must be one of {', '.join(INITIALISATIONS)}; got {init!r}.")
+        if init == "random":
+            return
+        if init == "label_words":
+            if not label_words:
+                raise TemplateError("init='label_words' needs label_words, those of the meta-training classes.")
+            ids = token_ids_of_words(self.tokenizer, flatten_label_words(label_words))
+        else:
+            special = set(self.tokenizer.all_special_ids)
+            ids = [i for i in range(self.raw_embedding.weight.shape[0]) if i not in special]
+        embedding = self.raw_embedding.weight.detach()
+        self.pool.set_prompts_from_tokens(embedding, torch.tensor(ids, device=embedding.device))
+
+    @property
+    def raw_embedding(self) -> nn.Embedding:
+        """The language model's input embedding."""
+        embedding: nn.Embedding = self._model.model.get_input_embeddings()  # type: ignore[operator]
+        return embedding
+
+    # -- text -------------------------------------------------------------------------------------------------
+
+    def on_text_set(self) -> None:
+        """Parse the text that was just set, and lay ``{"pool"}`` out over its positions."""
+        source = self.text
+        pieces = parse_template_text(source)
+        check_pieces(pieces)
+        if not any("pool" in piece for piece in pieces):
+            pieces.insert(0, {"add_prefix_space": "", "pool": None})
+        laid_out: list[Piece] = []
+        for piece in pieces:
+            if "pool" in piece:
+                laid_out += [{"add_prefix_space": "", "pool": j + 1} for j in range(self.pool.prompt_length)]
+            else:
+                laid_out.append(piece)
+        self._check_room(laid_out)
+        self.template_text = source
+        self.text = laid_out
+        for flag in self.registered_inputflag_names:  # OpenPrompt caches these for the text before
+            self.__dict__.pop(flag, None)
+
+    def _check_room(self, pieces: Sequence[Piece]) -> None:
+        """Refuse a text that leaves no position for what is to be classified."""
+        fixed = self.tokenizer.num_special_tokens_to_add()
+        for piece in pieces:
+            if "text" in piece:
+                fixed += len(self.tokenizer.encode(piece["text"], add_special_tokens=False))
+            elif "pool" in piece or "mask" in piece or "special" in piece:
+                fixed += 1
+        limits = {
+            "max_seq_length": self.max_seq_length,
+            "the model's max_position_embeddings": getattr(self._model.model.config, "max_position_embeddings", None),
+        }
+        for name, limit in limits.items():
+            if limit is not None and limit > 0 and fixed >= limit:
+                raise TemplateError(
+                    f"The template takes {fixed} positions by itself, {self.pool.prompt_length} of them for the "
+                    f"pool, and leaves none of {name} = {limit} for the text. Shorten prompt_length or the "
+                    "template text, or raise the limit."
+                )
+
+    def get_default_soft_token_ids(self) -> list[int]:
+        """For each piece of the text, 1..L_p in the pool and 0 elsewhere."""
+        return [piece.get("pool") or 0 for piece in self.text]
+
+    def incorporate_text_example(self, example: InputExample, text: Sequence[Piece] | None = None) -> list[str]:
+        """The pieces of the template with the example's texts filled in, as strings for the tokenizer."""
+        return [self._fill(piece, example) for piece in (self.text if text is None else text)]
+
+    def _fill(self, piece: Piece, example: InputExample) -> str:
+        space: str = piece["add_prefix_space"]
+        if "pool" in piece:
+            return ""
+        if "mask" in piece:
+            return "<mask>"
+        if "special" in piece:
+            return str(piece["special"])
+        if "text" in piece:
+            return space + str(piece["text"])
+        if "placeholder" in piece:
+            name, known = piece["placeholder"], vars(example)
+            owner = "attributes"
+        else:
+            name, known = piece["meta"], example.meta
+            owner = "meta entries"
+        if not isinstance(known.get(name), str):
+            raise TemplateError(
+                f"The template asks for {name!r}, which example {example.guid!r} gives as {known.get(name)!r}; "
+                f"expected a string. Its {owner}: {', '.join(sorted(known))}."
+            )
+        return space + str(known[name])
+
+    def wrap_one_example(self, example: InputExample) -> list[Any]:
+        """OpenPrompt's: the example as pieces with their flags, and what is not tokenised."""
+        if self.text is None:
+            raise TemplateError(
+                "The template has no text yet. Set template.text, e.g. to "
+                '\'{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.\''
+            )
+        wrapped: list[Any] = super().wrap_one_example(example)
+        return wrapped
+
+    # -- batches ----------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch as the language model takes it: ``inputs_embeds`` ``[B, L, d_i]`` for ``input_ids`` ``[B, L]``.
+
+        The caller's batch is left as it is, so it can be used again.
+        """
+        prepared = {key: batch[key] for key in batch}
+        is_pool = self._pool_positions(batch)
+        prompts = self.pool(self.queries(batch))  # [B, L_p, d_i]
+        embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
+        prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
+        return prepared
+
+    def post_processing_outputs(self, outputs: Any) -> Any:
+        """Nothing to cut: the prompt's positions are real ones."""
+        return outputs
+
+    def queries(self, batch: Mapping[str, Any]) -> Tensor:
+        """Query vectors ``[B, d_o]``: the batch's own under ``"query"``, else computed by the query function."""
+        given = _entry(batch, "query")
+        if given is not None:
+            return torch.as_tensor(given, dtype=self.pool.keys.dtype, device=self.pool.keys.device)
+        inputs, is_mask = self.without_pool(batch)
+        return self.query_function(inputs, is_mask).to(self.pool.keys.dtype)
+
+    def without_pool(self, batch: Mapping[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
+        """The batch's text as if there were no pool: encoder inputs ``[B, L - L_p]`` and where the [MASK] is."""
+        keep = ~self._pool_positions(batch)
+        rows = keep.shape[0]
+        inputs = {key: batch[key][keep].view(rows, -1) for key in ("input_ids", *_ALONGSIDE) if key in batch}
+        return inputs, batch["loss_ids"][keep].view(rows, -1) > 0
+
+    @torch.no_grad()
+    def attention_weights(self, batch: Mapping[str, Any]) -> Tensor:
+        """How much each prompt of the pool contributes to each text of a batch, ``[B, K]``."""
+        return self.pool.attention(self.queries(batch))
+
+    def _pool_positions(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[B, L]``, true where the pool stands, after a check that it stands there whole."""
+        ids = _entry(batch, "soft_token_ids")
+        if ids is None:
+            raise TemplateError(
+                "The batch has no 'soft_token_ids': it was not wrapped by this template. Build the "
+                "PromptDataLoader with template=<this PromptPoolTemplate>."
+            )
+        is_pool: Tensor = ids > 0
+        lengths = is_pool.sum(dim=1)
+        if not bool((lengths == self.pool.prompt_length).all()):
+            raise TemplateError(
+                f"The batch holds prompts of {sorted(set(lengths.tolist()))} positions, the pool's are "
+                f"{self.pool.prompt_length} long. It was wrapped by another template, or cut."
+            )
+        return is_pool
+
+    # -- files ------------------------------------------------------------------------------------------------
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        config = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "base_model": getattr(self._model.model.config, "_name_or_path", ""),
+            "text": getattr(self, "template_text", None),
+            "num_prompts": self.pool.num_prompts,
+            "prompt_length": self.pool.prompt_length,
+            "key_dim": self.pool.key_dim,
+            "value_dim": self.pool.value_dim,
+            "top_n": self.pool.top_n,
+        }
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.pool.state_dict().items()}
+        write_whole(target / WEIGHTS_FILE, safetensors.torch.save(tensors))
+        write_whole(target / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], model: nn.Module, tokenizer: Any, **overrides: Any
+    ) -> PromptPoolTemplate:
+        """The template that :meth:`save_pretrained` wrote, on top of ``model``.
+
+        Args:
+            folder: where it was saved.
+            model: a language model of the saved sizes; the one the pool was learned for, to be of use.
+            tokenizer: the model's tokenizer.
+            overrides: other arguments of the constructor, such as ``query_copy`` or ``text``.
+        """
+        source = Path(folder)
+        config = _read_config(source / CONFIG_FILE)
+        _check_model(model)
+        found = {
+            "key_dim": model.config.hidden_size,  # type: ignore[union-attr]
+            "value_dim": model.get_input_embeddings().weight.shape[1],  # type: ignore[operator]
+        }
+        for name, size in found.items():
+            if config[name] != size:
+                raise TemplateError(
+                    f"The pool in {source} was learned for {config['base_model'] or 'another model'} with "
+                    f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
+                )
+        sizes = {name: config[name] for name in ("num_prompts", "prompt_length", "top_n")}
+        template = cls(model, tokenizer, **{"text": config["text"], **sizes, **overrides, "init": "random"})
+        template.pool.load_state_dict(_read_weights(source / WEIGHTS_FILE, template.pool))
+        return template
+
+    @classmethod
+    def from_config(cls, config: Any, **kwargs: Any) -> PromptPoolTemplate:
+        """OpenPrompt's, but a key that the template does not know is an error instead of being dropped."""
+        refuse_unknown_keys(cls, config)
+        template: PromptPoolTemplate = super().from_config(config, **kwargs)
+        return template
+
+
+def _entry(batch: Mapping[str, Any], key: str) -> Any:
+    # Not batch.get: that of OpenPrompt's InputFeatures looks into an empty dictionary.
+    return batch[key] if key in batch else None  # noqa: SIM401
+
+
+def _check_model(model: nn.Module) -> None:
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(model, "get_input_embeddings"):
+        raise TemplateError(f"Expected a language model of transformers, got {type(model).__name__}.")
+    if getattr(config, "is_encoder_decoder", False):
+        raise TemplateError(
+            f"{type(model).__name__} is an encoder-decoder; the prompt pool is for masked language models such "
+            "as BERT, RoBERTa, MPNet or DeBERTa."
+        )
+    if "inputs_embeds" not in inspect.signature(model.forward).parameters:
+        raise TemplateError(
+            f"{type(model).__name__} does not take inputs_embeds, so it cannot be given a soft prompt."
+        )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TemplateError(f"{path.parent} holds no saved PromptPoolTemplate: {path.name} is missing.") from None
+    except (OSError, ValueError) as error:
+        raise TemplateError(f"{path} cannot be read as JSON: {error}.") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise TemplateError(f"{path} does not describe a PromptPoolTemplate (format {FORMAT!r} expected).")
+    if config.get("format_version") != FORMAT_VERSION:
+        raise TemplateError(
+            f"{path} has format version {config.get('format_version')!r}, this package reads "
+            f"{FORMAT_VERSION}. Update openprompt_meta, or save the template again."
+        )
+    needed = ("base_model", "text", "num_prompts", "prompt_length", "key_dim", "value_dim", "top_n")
+    missing = [key for key in needed if key not in config]
+    if missing:
+        raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
+    return config
+
+
+def _read_weights(path: Path, pool: PromptPool) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TemplateError(f"{path} cannot be read as safetensors: {error}.") from None
+    expected = {name: tuple(value.shape) for name, value in pool.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    if found != expected:
+        raise TemplateError(f"{path} holds tensors {found}; the saved configuration asks for {expected}.")
+    return tensors
