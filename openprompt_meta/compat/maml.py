@@ -1,0 +1,72 @@
+"""learn2learn's own MAML, without the parts of learn2learn that need gym and torchvision."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from openprompt_meta.compat.versions import REQUIREMENTS, require
+from openprompt_meta.errors import CompatibilityError
+
+__all__ = ["load_maml"]
+
+_NAME = "learn2learn"
+_lock = threading.Lock()
+
+
+@functools.cache
+def load_maml() -> type[Any]:
+    """learn2learn's ``MAML`` class.
+
+    If the program has imported learn2learn itself, its class is given. Otherwise
+    ``learn2learn.algorithms.maml`` is executed without the package's ``__init__``, which imports gym and
+    torchvision, and ``sys.modules`` is left as it was: a later ``import learn2learn`` is the genuine one. The
+    first answer is kept.
+
+    Raises:
+        CompatibilityError: learn2learn or torch is missing or outside the supported range.
+    """
+    require("torch")
+    require(_NAME)
+    if _NAME in sys.modules:
+        return _maml_class()
+    with _lock, _packages_without_init():
+        return _maml_class()
+
+
+def _maml_class() -> type[Any]:
+    maml: type[Any] = importlib.import_module(f"{_NAME}.algorithms.maml").MAML
+    return maml
+
+
+@contextmanager
+def _packages_without_init() -> Iterator[None]:
+    """Make ``learn2learn`` and ``learn2learn.algorithms`` bare folders inside the block only."""
+    spec = importlib.util.find_spec(_NAME)
+    if spec is None or not spec.submodule_search_locations:
+        raise CompatibilityError(
+            f"{_NAME} is listed as installed, but its files cannot be found. "
+            f"Mend it with: {REQUIREMENTS[_NAME].remedy} --force-reinstall"
+        )
+    before = _loaded()
+    for name, subfolder in ((_NAME, ""), (f"{_NAME}.algorithms", "/algorithms")):
+        package = ModuleType(name)
+        package.__path__ = [location + subfolder for location in spec.submodule_search_locations]
+        sys.modules[name] = package
+    try:
+        yield
+    finally:
+        for name in _loaded():
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def _loaded() -> dict[str, ModuleType]:
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME}
