@@ -1,0 +1,136 @@
+"""Prepares transformers whenever ``openprompt`` is imported, and tells others when it has been.
+
+``import openprompt`` fails by itself on every supported transformers, because it asks for modules that are
+gone. Doing the preparation when our package is imported would load torch and transformers into every program
+that does so; doing it at the moment that ``openprompt`` is imported costs nothing until then. The price is an
+order: a program that imports ``openprompt`` first fails before any code of ours runs. It may import
+``openprompt_meta`` after that and try again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["on_openprompt_import"]
+
+_NAME = "openprompt"
+
+
+def on_openprompt_import(callback: Callable[[], None], *, users: Sequence[str] = ()) -> None:
+    """Call ``callback`` after each execution of ``openprompt``, or at once if it has been imported already.
+
+    Args:
+        callback: What to call.
+        users: Packages that import ``openprompt`` and that ``callback`` imports in its turn. ``openprompt``
+            is imported before any line of them runs, so that the callback never meets one half imported,
+            and a missing OpenPrompt is reported with its remedy whichever module is imported first.
+
+    Raises:
+        CompatibilityError: ``openprompt`` has been imported already and the versions do not fit. If it is
+            imported later, that import raises it instead.
+    """
+    if _NAME in sys.modules:
+        _before()
+        _after(callback)
+    _finder.callbacks.append(callback)
+    _finder.users.update(users)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def _before() -> None:
+    from openprompt_meta.compat.bridge import bridge_transformers
+    from openprompt_meta.compat.versions import require
+
+    require(_NAME)
+    bridge_transformers()
+
+
+def _after(*callbacks: Callable[[], None]) -> None:
+    from openprompt_meta.compat.tokenization import mend_tokenizer_wrapper
+
+    mend_tokenizer_wrapper()
+    for callback in callbacks:
+        callback()
+
+
+def _forget_failed_attempt() -> None:
+    """Drop the submodules that a failed ``import openprompt`` leaves behind.
+
+    They would be found again but never become attributes of the new parent module.
+    """
+    for name in [name for name in sys.modules if name.startswith(_NAME + ".")]:
+        del sys.modules[name]
+
+
+class _Finder(MetaPathFinder):
+    """Lets the other finders find ``openprompt`` and its users, and wraps the loader that they give."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+        self.users: set[str] = set()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _NAME and fullname not in self.users:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)  # finders older than PEP 451 have none
+            spec = None if finder is self or find is None else find(fullname, path, target)
+            if spec is not None:
+                # Without a loader it is a namespace package: some unrelated folder of this name.
+                if spec.loader is not None:
+                    wrapper = _OpenPromptLoader if fullname == _NAME else _UserLoader
+                    spec.loader = wrapper(spec.loader)
+                return spec
+        return None
+
+
+_finder = _Finder()
+
+
+class _WrappedLoader(Loader):
+    """Does something around the execution of a module.
+
+    That happens here, and not in the finder, because ``importlib.util.find_spec`` only asks.
+    """
+
+    def __init__(self, real: Loader) -> None:
+        self.real = real
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.real.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # From here on nobody who looks at the module, for its source or its data files, needs to see us.
+        module.__loader__ = self.real
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.real
+        self.execute(module)
+
+    def execute(self, module: ModuleType) -> None:
+        raise NotImplementedError
+
+
+class _OpenPromptLoader(_WrappedLoader):
+    def execute(self, module: ModuleType) -> None:
+        _forget_failed_attempt()
+        _before()
+        self.real.exec_module(module)
+        _after(*_finder.callbacks)
+
+
+class _UserLoader(_WrappedLoader):
+    def execute(self, module: ModuleType) -> None:
+        if _NAME not in sys.modules:
+            from openprompt_meta.compat.versions import require
+
+            require(_NAME)
+            importlib.import_module(_NAME)
+        self.real.exec_module(module)
