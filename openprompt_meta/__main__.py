@@ -1,0 +1,5 @@
+"""``python -m openprompt_meta`` is the ``openprompt-meta`` command."""
+
+from openprompt_meta.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""The ``openprompt-meta`` command: parse, call, print.
+
+A subcommand is one function that adds its parser and names the function that runs it; :data:`COMMANDS` lists
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from openprompt_meta import __version__
+from openprompt_meta.errors import OpenPromptMetaError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["COMMANDS", "build_parser", "main"]
+
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
+    and 130 that it was interrupted.
+    """
+    options = build_parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except OpenPromptMetaError as error:
+        print(f"openprompt-meta: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except KeyboardInterrupt:
+        print("openprompt-meta: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every subcommand in :data:`COMMANDS`."""
+    parser = argparse.ArgumentParser(
+        prog="openprompt-meta",
+        description="Meta-learned prompt pools and representative verbalizers for OpenPrompt.",
+    )
+    parser.add_argument("--version", action="version", version=f"openprompt_meta {__version__}")
+    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for add_command in COMMANDS:
+        add_command(subparsers)
+    return parser
+
+
+def _add_doctor(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="show what is installed, bridged and missing, and how to mend it",
+        description="Show what is installed, bridged and missing, and the command that mends each. "
+        "Exits with 1 if something that is needed is not in place.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(options: argparse.Namespace) -> int:
+    from openprompt_meta.compat.doctor import examine
+
+    report = examine()
+    print(json.dumps(report.as_dict(), indent=2) if options.json else report.as_text())
+    return report.exit_code
+
+
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_doctor,)

@@ -1,0 +1,179 @@
+"""What ``openprompt-meta doctor`` reports: what is installed, bridged and missing, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from openprompt_meta.compat.versions import (
+    PYTHON,
+    REQUIREMENTS,
+    Requirement,
+    installed_version,
+    python_version,
+)
+
+__all__ = ["Finding", "Report", "examine"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        name: What was looked at.
+        found: A version, a path or an outcome; ``None`` if there is nothing.
+        supported: What would be right.
+        ok: Whether it is.
+        optional: Whether the package works without it; if so it does not spoil the report.
+        remedy: The exact command that mends it; empty if ``ok``.
+        note: What it is needed for, or what went wrong.
+    """
+
+    name: str
+    found: str | None
+    supported: str
+    ok: bool
+    optional: bool
+    remedy: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings, and the names that were bridged so that OpenPrompt could be imported."""
+
+    findings: tuple[Finding, ...]
+    bridged: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether everything that is not optional is right."""
+        return all(finding.ok or finding.optional for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if healthy, else 1."""
+        return 0 if self.healthy else 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for programs."""
+        return {
+            "healthy": self.healthy,
+            "bridged": list(self.bridged),
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+    def as_text(self) -> str:
+        """The report for people: a table, what was bridged, and what to do."""
+        rows = [("", "name", "found", "supported")]
+        rows += [(_mark(f), f.name, f.found or "missing", f.supported or "any") for f in self.findings]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+
+        lines += ["", "Bridged for OpenPrompt in this process:"]
+        lines += [f"  {name}" for name in self.bridged] or ["  nothing"]
+
+        wrong = [finding for finding in self.findings if not finding.ok]
+        if wrong:
+            lines += ["", "To mend:"]
+            for finding in wrong:
+                lines += [f"  {finding.name}{' (optional)' if finding.optional else ''}: {finding.note}"]
+                lines += [f"    {finding.remedy}"]
+        lines += ["", "All is well." if self.healthy else "Not everything that is needed is in place."]
+        return "\n".join(lines)
+
+
+def examine() -> Report:
+    """Look at this environment.
+
+    Imports torch, transformers, OpenPrompt and learn2learn's MAML to see that they work.
+    """
+    findings = [_version_finding(PYTHON, python_version())]
+    findings += [_version_finding(r, installed_version(r.package)) for r in REQUIREMENTS.values()]
+    by_name = {finding.name: finding for finding in findings}
+
+    # An import can only succeed if its library is in place; with a version at fault, the cause has been named
+    # above.
+    needed = [r.package for r in REQUIREMENTS.values() if not r.optional and r.package != "learn2learn"]
+    if all(by_name[package].ok for package in needed):
+        findings.append(_trial("import openprompt", "openprompt", _import_openprompt))
+    if by_name["torch"].ok and by_name["learn2learn"].ok:
+        findings.append(_trial("learn2learn's MAML", "learn2learn", _load_maml))
+    findings.append(_compiler_finding(needed=by_name["learn2learn"].found is None))
+
+    from openprompt_meta.compat.bridge import bridged_names
+
+    return Report(tuple(findings), bridged_names() + _mended())
+
+
+def _mark(finding: Finding) -> str:
+    if finding.ok:
+        return "ok"
+    return "-" if finding.optional else "NO"
+
+
+def _version_finding(requirement: Requirement, version: Version | None) -> Finding:
+    ok = version is not None and requirement.accepts(version)
+    return Finding(
+        name=requirement.package,
+        found=None if version is None else str(version),
+        supported=requirement.supported,
+        ok=ok,
+        optional=requirement.optional,
+        remedy="" if ok else requirement.remedy,
+        note=f"needed {requirement.purpose}",
+    )
+
+
+def _trial(name: str, package: str, attempt: Callable[[], None]) -> Finding:
+    try:
+        attempt()
+    except Exception as error:  # whatever it is, the report has to name it
+        remedy = f"{REQUIREMENTS[package].remedy} --force-reinstall"
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            remedy = f"pip install {error.name.partition('.')[0]}"
+        return Finding(name, "failed", "works", False, False, remedy, f"{type(error).__name__}: {error}")
+    return Finding(name, "works", "works", True, False, "", "tried just now")
+
+
+def _import_openprompt() -> None:
+    import openprompt  # noqa: F401
+
+
+def _load_maml() -> None:
+    from openprompt_meta.compat.maml import load_maml
+
+    load_maml()
+
+
+def _mended() -> tuple[str, ...]:
+    import sys
+
+    if "openprompt" not in sys.modules:
+        return ()
+    from openprompt_meta.compat.tokenization import mend_tokenizer_wrapper
+
+    return mend_tokenizer_wrapper()
+
+
+def _compiler_finding(*, needed: bool) -> Finding:
+    names = (os.environ.get("CC", ""), "cc", "gcc", "clang", "cl")
+    path = next((found for name in names if name and (found := shutil.which(name))), None)
+    return Finding(
+        name="C compiler",
+        found=path,
+        supported="any",
+        ok=path is not None,
+        # Once learn2learn is built, the compiler has done its work.
+        optional=not needed,
+        remedy="" if path else "install a C compiler, e.g. apt-get install build-essential or xcode-select --install",
+        note="needed to build learn2learn",
+    )
