@@ -1,0 +1,245 @@
+"""Every key of a run's YAML, with its type, its default and what it means.
+
+The sections follow OpenPrompt's style (``plm``, ``dataset``, ``template``, ``verbalizer`` and sections named after the
+chosen classes) plus ``meta`` for meta-learning and ``run`` for the run itself. Defaults are the paper's values where
+it has one. This module knows no torch, so that a YAML is checked before anything loads; a test holds the template's
+and verbalizers' sections to the constructors they are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "VERBALIZER_SECTIONS",
+    "DartVerbalizerSection",
+    "DatasetSection",
+    "ManualVerbalizerSection",
+    "MetaSection",
+    "PlmSection",
+    "PromptPoolTemplateSection",
+    "ProtoVerbalizerSection",
+    "RepVerbalizerSection",
+    "RunConfig",
+    "RunSection",
+    "WarpVerbalizerSection",
+]
+
+Aggregation = Literal["logits", "probabilities"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlmSection:
+    """``plm``: the masked language model, frozen throughout."""
+
+    model_path: str = "minilm"
+    """``minilm`` (packaged, no hub), a folder, or a hub name such as ``bert-base-uncased``."""
+    model_name: str = "mlm"
+    """OpenPrompt's kind of model; ``mlm`` loads any masked language model through transformers' Auto classes."""
+    attn_implementation: Literal["eager", "sdpa"] | None = None
+    """transformers' attention; by default its own choice, and ``eager`` for second-order gradients, which need it."""
+    dropout: bool = False
+    """Leave the frozen model's dropout on while meta-training, as the authors' code does; it costs accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSection:
+    """``dataset``: the texts, and how their classes are split for meta-learning."""
+
+    name: str = "demo"
+    """``demo`` (ships with the package), one of the six of the paper, or any name for your own data."""
+    path: str | None = None
+    """Folder or file of the data; not needed for ``demo`` or a hub data set."""
+    format: Literal["auto", "folder", "authors", "jsonl", "csv", "huggingface", "processor"] = "auto"
+    """How to read it; ``auto`` looks at what is there."""
+    text_column: str = "text"
+    """Column of the text in JSONL, CSV and Hugging Face data."""
+    label_column: str = "label"
+    """Column of the label."""
+    splits: str = "authors"
+    """Class split: ``authors`` (the files' own for your data), ``distributional_signatures``, ``random``, or a JSON file."""
+    split_seed: int = 0
+    """Seed of ``splits: random``."""
+    split_counts: list[int] | None = None
+    """Classes for training, validation and test of ``splits: random``."""
+    label_words: str | None = None
+    """JSON or YAML file of label words by class; by default those that ship, or the data's own."""
+    drop_ambiguous: bool = False
+    """Drop texts that stand in two splits or carry two labels."""
+    max_seq_length: int = 220
+    """Length budget in tokens, template and prompt included; longer texts are cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptPoolTemplateSection:
+    """``prompt_pool_template``: see :class:`openprompt_meta.PromptPoolTemplate`."""
+
+    text: str = '{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.'
+    """Template text; ``{"pool"}`` marks the prompt."""
+    num_prompts: int = 8
+    """Prompts in the pool, K."""
+    prompt_length: int = 8
+    """Positions of a prompt, L_p."""
+    top_n: int | None = None
+    """Attend to the best N prompts only; to all of them by default, as in the paper."""
+    init: Literal["label_words", "vocab", "random"] = "label_words"
+    """Where prompts start: label words of the meta-training classes, the vocabulary, or at random."""
+    random_range: float = 0.5
+    """For ``init: random``, uniform in plus and minus this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SoftVerbalizerSection:
+    mix_lambda: float = 1.0
+    """λ: 1 is the soft verbalizer alone, 0 the hand-crafted one; the paper's 0.5 needs a vocabulary head."""
+    aggregation: Aggregation = "logits"
+    """How the hand-crafted side joins the words of a class: mean of logits, or of probabilities."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepVerbalizerSection(_SoftVerbalizerSection):
+    """``rep_verbalizer``: see :class:`openprompt_meta.RepVerbalizer`."""
+
+    similarity: Literal["cosine", "euclidean"] = "cosine"
+    """How a feature is compared with a label embedding."""
+    temperature: float = 10.0
+    """ρ, on query examples and, unless ``inner_temperature`` is set, in the inner loop."""
+    inner_temperature: float | None = None
+    """ρ in the inner loop; the authors' code has 1."""
+    centring: Literal["none", "support", "transductive"] = "none"
+    """Subtract a mean from features first; ``transductive`` looks at the query set and is reported apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpVerbalizerSection(_SoftVerbalizerSection):
+    """``warp_verbalizer``: see :class:`openprompt_meta.WarpVerbalizer`."""
+
+    init_std: float = 0.02
+    """Label embeddings start normal with this deviation."""
+    fit_steps: int = 5
+    """Gradient steps on the support set's features."""
+    fit_lr: float = 1e-2
+    """Their step size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DartVerbalizerSection(WarpVerbalizerSection):
+    """``dart_verbalizer``: see :class:`openprompt_meta.DartVerbalizer`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoVerbalizerSection(_SoftVerbalizerSection):
+    """``proto_verbalizer``: see :class:`openprompt_meta.ProtoVerbalizer`."""
+
+    lr: float = 1e-3
+    """Step size for prototypes."""
+    mid_dim: int = 64
+    """Size of a prototype."""
+    epochs: int = 5
+    """Steps on the prototypes."""
+    multi_verb: Literal["multi", "proto"] = "proto"
+    """``multi`` averages with hand-crafted words, as ProtoVerb's paper does; it needs a vocabulary head."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManualVerbalizerSection:
+    """``manual_verbalizer``: see :class:`openprompt_meta.HandCraftedVerbalizer`."""
+
+    aggregation: Aggregation = "logits"
+    """How the words of a class are joined: mean of logits, or of probabilities."""
+    multi_token_handler: Literal["first", "max", "mean"] = "first"
+    """What a word of several tokens counts as."""
+
+
+VERBALIZER_SECTIONS = {
+    "rep_verbalizer": RepVerbalizerSection,
+    "warp_verbalizer": WarpVerbalizerSection,
+    "dart_verbalizer": DartVerbalizerSection,
+    "proto_verbalizer": ProtoVerbalizerSection,
+    "manual_verbalizer": ManualVerbalizerSection,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaSection:
+    """``meta``: tasks, the inner and the outer loop."""
+
+    method: Literal["metaprompter"] = "metaprompter"
+    """What is learned, and how."""
+    way: int = 5
+    """Classes of a task, N."""
+    shot: int = 5
+    """Support examples a class, K."""
+    query: int = 15
+    """Query examples a class."""
+    inner_lr: float = 0.1
+    """α, the step size of the inner loop."""
+    inner_steps: int = 5
+    """J in meta-training."""
+    inner_steps_eval: int = 15
+    """J in validation and test."""
+    loss: Literal["mean", "sum"] = "mean"
+    """Loss over the examples of a set; the paper writes a sum, its α goes with a mean."""
+    first_order: bool = True
+    """Drop second derivatives from the meta-gradient, as the paper does."""
+    label_embeddings: Literal["adapted", "last_inner_step"] = "adapted"
+    """At the meta step: recomputed with the adapted pool, or kept from the last inner step (the paper's text)."""
+    meta_batch: int = 1
+    """Tasks a meta-iteration."""
+    outer_lr: float = 1e-3
+    """η, the step size of the outer loop."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Optimiser of the outer loop."""
+    iterations: int = 3000
+    """T, meta-iterations at most."""
+    validate_every: int = 50
+    """Iterations between validations; the best checkpoint by validation accuracy is kept."""
+    patience: int | None = None
+    """Stop after this many validations without gain; never by default."""
+    min_gain: float = 0.0
+    """What counts as a gain in validation accuracy, for ``patience``."""
+    valid_tasks: int = 200
+    """Tasks of a validation."""
+    test_tasks: int = 300
+    """Tasks of the test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSection:
+    """``run``: seeds, where results go, what is shown."""
+
+    seeds: list[int] = field(default_factory=lambda: [0])
+    """One run for each."""
+    folder: str | None = None
+    """Run folder; by default ``runs/<name of the YAML>``."""
+    checkpoint_every: int = 50
+    """Iterations between checkpoints; an interrupted run resumes from the last one."""
+    tensorboard: bool = False
+    """Write TensorBoard events too."""
+    device: str = "auto"
+    """``auto`` (CUDA if there is one), ``cpu``, ``cuda`` or ``cuda:1``."""
+    threads: int | None = None
+    """CPU threads; torch's own choice by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A whole run."""
+
+    plm: PlmSection = field(default_factory=PlmSection)
+    dataset: DatasetSection = field(default_factory=DatasetSection)
+    template: Literal["prompt_pool_template"] = "prompt_pool_template"
+    """Which template; its settings stand in the section of that name."""
+    prompt_pool_template: PromptPoolTemplateSection = field(default_factory=PromptPoolTemplateSection)
+    verbalizer: Literal[
+        "rep_verbalizer", "warp_verbalizer", "dart_verbalizer", "proto_verbalizer", "manual_verbalizer"
+    ] = "rep_verbalizer"
+    """Which verbalizer; its settings stand in the section of that name."""
+    rep_verbalizer: RepVerbalizerSection = field(default_factory=RepVerbalizerSection)
+    warp_verbalizer: WarpVerbalizerSection = field(default_factory=WarpVerbalizerSection)
+    dart_verbalizer: DartVerbalizerSection = field(default_factory=DartVerbalizerSection)
+    proto_verbalizer: ProtoVerbalizerSection = field(default_factory=ProtoVerbalizerSection)
+    manual_verbalizer: ManualVerbalizerSection = field(default_factory=ManualVerbalizerSection)
+    meta: MetaSection = field(default_factory=MetaSection)
+    run: RunSection = field(default_factory=RunSection)
