@@ -1,0 +1,277 @@
+"""The one call of a run: read, split by class, add label words, refuse what would spoil the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from openprompt_meta.data.cleaning import (
+    classes_in_two_splits,
+    drop_small_classes,
+    dropped,
+    texts_in_two_splits,
+    texts_with_two_labels,
+)
+from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
+from openprompt_meta.data.facts import KNOWN_SETS, facts_of
+from openprompt_meta.data.label_words import label_words_from, read_label_words, resolve_label_words
+from openprompt_meta.data.readers import Records, read
+from openprompt_meta.data.readers.records import ClassNames
+from openprompt_meta.data.splits import ClassSplit, random_class_split, read_class_splits
+from openprompt_meta.errors import DataError, did_you_mean
+
+__all__ = ["as_found", "by_class", "choose_splits", "load", "mismatches", "word_sources"]
+
+logger = logging.getLogger(__name__)
+
+SplitChoice = str | Path | ClassSplit
+WordChoice = str | Path | Mapping[str, str | Sequence[str]] | None
+
+
+def load(
+    source: str | Path | Records,
+    *,
+    format: str = "auto",
+    name: str | None = None,
+    root: str | Path = "data",
+    text_column: str = "text",
+    label_column: str = "label",
+    class_names: ClassNames | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    split: SplitChoice = "default",
+    counts: Sequence[int] | None = None,
+    seed: int = 0,
+    fold: int = 0,
+    label_words: WordChoice = None,
+    drop: Sequence[str] = (),
+    min_samples: int = 0,
+) -> TextDataset:
+    """A data set that is ready for episodes.
+
+    Args:
+        source: see :func:`openprompt_meta.data.read`, which takes the options up to ``revision``; or what a reader
+            gave, for example ``read_processor(AgnewsProcessor(), "datasets/agnews")``.
+        format: see :func:`~openprompt_meta.data.read`.
+        name: see :func:`~openprompt_meta.data.read`.
+        root: see :func:`~openprompt_meta.data.read`.
+        text_column: see :func:`~openprompt_meta.data.read`.
+        label_column: see :func:`~openprompt_meta.data.read`.
+        class_names: see :func:`~openprompt_meta.data.read`.
+        config: see :func:`~openprompt_meta.data.read`.
+        revision: see :func:`~openprompt_meta.data.read`.
+        split: which classes go where. ``default``: as the source's files have it, else the authors' lists. ``authors``
+            and ``distributional_signatures``: the shipped lists of a known set. ``random``: ``counts`` classes drawn
+            from ``seed``. Any other list of the source's ``splits.json``, the path of a JSON file, or a
+            :class:`ClassSplit`.
+        counts: classes for train, valid and test, for ``random``.
+        seed: of ``random``.
+        fold: number of the ``random`` split, for several independent ones of a seed.
+        label_words: a mapping or a JSON or YAML file that overrides words class by class; ``"shipped"`` passes over
+            the words that lie beside the data. Without it: the source's, the shipped ones, the class's own name.
+        drop: kinds of text to leave out: ``empty``; ``conflicts`` (in two splits, or with two labels in one);
+            ``duplicates``.
+        min_samples: leave out classes with fewer texts than this.
+
+    Raises:
+        DataError: if anything is missing or malformed, or a class is in two splits.
+    """
+    records = (
+        source
+        if isinstance(source, Records)
+        else read(
+            source,
+            format=format,
+            name=name,
+            root=root,
+            text_column=text_column,
+            label_column=label_column,
+            class_names=class_names,
+            config=config,
+            revision=revision,
+            drop_empty="empty" in drop,
+        )
+    )
+    dataset = choose_splits(records, split, counts=counts, seed=seed, fold=fold)
+    _require_sound_classes(dataset, records, as_files=split == "default")
+    dataset = with_label_words(dataset, *word_sources(records, label_words))
+    dataset = dropped(dataset, drop)
+    if min_samples > 0:
+        dataset = drop_small_classes(dataset, min_samples)
+    _warn_of_conflicts(dataset)
+    return dataset
+
+
+def choose_splits(
+    records: Records,
+    split: SplitChoice = "default",
+    *,
+    counts: Sequence[int] | None = None,
+    seed: int = 0,
+    fold: int = 0,
+) -> TextDataset:
+    """The texts under the chosen class split, without label words. :class:`DataError` if it cannot be had."""
+    if isinstance(split, ClassSplit):
+        return by_class(records, split, "own class lists")
+    if split == "random":
+        if counts is None:
+            raise DataError(
+                f"split: random needs counts, the numbers of classes for train, valid and test; {records.name} has "
+                f"{len(records.classes)} classes."
+            )
+        lists = random_class_split(records.classes, counts, seed=seed, fold=fold)
+        return by_class(records, lists, f"random class split, seed {seed}, fold {fold}")
+    if split == "default" and records.parts and set(records.parts) <= set(SPLIT_NAMES):
+        return as_found(records)
+    offered = _offered(records)
+    if split == "default" and "default" not in offered and "authors" in offered:
+        split = "authors"
+    if split in offered:
+        return by_class(records, offered[str(split)], f"{split} class lists")
+    if Path(split).suffix == ".json":
+        read_lists = read_class_splits(Path(split))
+        if "default" not in read_lists:
+            raise DataError(f"{split} has the class lists {', '.join(read_lists)}, but none called default.")
+        return by_class(records, read_lists["default"], f"class lists of {split}")
+    if split == "default":
+        raise DataError(
+            f"{records.provenance} does not say which classes are for train, valid and test "
+            f"(it has {len(records.classes)} classes). Use split: random with counts, or a JSON file of the lists."
+        )
+    options = [*offered, "default", "random"]
+    raise DataError(
+        f"split: {str(split)!r} is not known for {records.name}; expected {', '.join(dict.fromkeys(options))} or the "
+        f"path of a JSON file." + did_you_mean(str(split), options)
+    )
+
+
+def as_found(records: Records) -> TextDataset:
+    """The splits in which the texts were found; texts without one form a split ``all``. Classes may overlap."""
+    listed = dict(records.lists["default"].items()) if "default" in records.lists else {}
+    grouped: dict[str, list[int]] = {}
+    for position, part in enumerate(records.parts):
+        grouped.setdefault(part or "all", []).append(position)
+    splits = {}
+    for part in sorted(grouped, key=[*SPLIT_NAMES, "all"].index):
+        present = dict.fromkeys(records.labels[position] for position in grouped[part])
+        ordered = [name for name in listed.get(part, ()) if name in present]
+        classes = tuple(dict.fromkeys([*ordered, *present]))
+        splits[part] = _split(records, part, grouped[part], classes)
+    return TextDataset(records.name, splits, provenance=f"{records.provenance}, splits as found")
+
+
+def by_class(records: Records, lists: ClassSplit, origin: str) -> TextDataset:
+    """The texts under ``lists``, wherever they were found. Classes that no list has are left out, with a log line.
+
+    :class:`DataError` if a listed class has no texts.
+    """
+    present = set(records.labels)
+    missing = [name for name in lists.classes if name not in present]
+    if missing:
+        raise DataError(
+            f"{len(missing)} classes of the {origin} have no text in {records.provenance}: "
+            f"{', '.join(map(repr, missing[:8]))}." + did_you_mean(missing[0], present)
+        )
+    unused = present - set(lists.classes)
+    if unused:
+        logger.info("%s: %d classes are in no list and left out: %s", origin, len(unused), ", ".join(sorted(unused)))
+    splits = {}
+    for part, classes in lists.items():
+        wanted = set(classes)
+        chosen = [position for position, label in enumerate(records.labels) if label in wanted]
+        if classes:
+            splits[part] = _split(records, part, chosen, classes)
+    return TextDataset(records.name, splits, provenance=f"{records.provenance}, {origin}")
+
+
+def mismatches(records: Records) -> list[str]:
+    """How the files of a source differ from its own class lists, a sentence each."""
+    if "default" not in records.lists:
+        return []
+    home = {name: part for part, classes in records.lists["default"].items() for name in classes}
+    found = dict.fromkeys(zip(records.labels, records.parts, strict=True))
+    strays = [
+        f"class {label!r} is in {part}.jsonl but " + (f"listed under {home[label]}" if label in home else "in no list")
+        for label, part in found
+        if home.get(label) != part
+    ]
+    present = set(records.labels)
+    return strays + [
+        f"class {name!r} is listed under {part} but has no text" for name, part in home.items() if name not in present
+    ]
+
+
+def word_sources(records: Records, choice: WordChoice = None) -> list[tuple[str, Mapping[str, tuple[str, ...]]]]:
+    """Where label words may come from, best first, each with its name for the log."""
+    sources: list[tuple[str, Mapping[str, tuple[str, ...]]]] = []
+    if isinstance(choice, Mapping):
+        sources.append(("the configuration", label_words_from(choice, "label_words")))
+    elif choice is not None and choice != "shipped":
+        sources.append((str(choice), read_label_words(Path(choice))))
+    for origin, words in sources:
+        _require_known_classes(words, records.classes, origin)
+    if choice != "shipped":
+        sources.append((f"the folder of {records.name}", records.label_words))
+    if records.name in KNOWN_SETS:
+        sources.append(("the shipped lists", facts_of(records.name).label_words))
+    return sources
+
+
+def with_label_words(dataset: TextDataset, *sources: tuple[str, Mapping[str, tuple[str, ...]]]) -> TextDataset:
+    """The data set with words for all its classes, see :func:`resolve_label_words`."""
+    words = resolve_label_words(dataset.classes, *sources)
+    return TextDataset(dataset.name, dataset.splits, words, dataset.provenance)
+
+
+def _offered(records: Records) -> dict[str, ClassSplit]:
+    """Class lists by name: the shipped ones of a known set, and the source's own."""
+    shipped = facts_of(records.name).splits if records.name in KNOWN_SETS else {}
+    return {**shipped, **records.lists}
+
+
+def _split(records: Records, name: str, positions: Sequence[int], classes: tuple[str, ...]) -> Split:
+    return Split(
+        name=name,
+        texts=tuple(records.texts[position] for position in positions),
+        labels=tuple(records.labels[position] for position in positions),
+        classes=classes,
+    )
+
+
+def _require_sound_classes(dataset: TextDataset, records: Records, *, as_files: bool) -> None:
+    shared = classes_in_two_splits(dataset)
+    if shared:
+        name, where = next(iter(shared.items()))
+        raise DataError(
+            f"{len(shared)} classes of {dataset.name} are in two splits ({name!r} in {', '.join(sorted(where))}): "
+            f"a test on classes that were trained on says nothing about new ones. Use split: random with counts, or a "
+            f"JSON file of class lists."
+        )
+    differences = mismatches(records) if as_files else []
+    if differences:
+        raise DataError(
+            f"{dataset.name}: splits.json and the files disagree: {'; '.join(differences[:5])}. "
+            f"Mend splits.json or the files."
+        )
+
+
+def _require_known_classes(words: Mapping[str, object], classes: Sequence[str], origin: str) -> None:
+    strangers = [name for name in words if name not in classes]
+    if strangers:
+        raise DataError(
+            f"Label words from {origin} are given for {strangers[0]!r}, which is no class of the data."
+            + did_you_mean(strangers[0], classes)
+        )
+
+
+def _warn_of_conflicts(dataset: TextDataset) -> None:
+    crossing = len(texts_in_two_splits(dataset))
+    doubtful = sum(len(texts_with_two_labels(split)) for split in dataset)
+    if crossing or doubtful:
+        logger.warning(
+            "%s: %d texts are in two splits and %d carry two labels; leave them out with drop: [conflicts]",
+            dataset.name,
+            crossing,
+            doubtful,
+        )
