@@ -1,0 +1,43 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from openprompt_meta.model import LoadedMLM
+
+
+@pytest.fixture(scope="session")
+def tiny_mlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``tiny_mlm_folder("roberta")``: a folder that ``load_mlm`` reads, made once a session; do not write to it."""
+    return lambda family: _made(family, tmp_path_factory)[0]
+
+
+@pytest.fixture
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LoadedMLM]:
+    """``tiny("roberta")``: a tiny masked language model in evaluation mode, the test's own to change."""
+
+    def load(family: str = "bert") -> LoadedMLM:
+        loaded = _made(family, tmp_path_factory)[1]
+        model = copy.deepcopy(loaded.model)
+        return loaded._replace(model=model, config=model.config)
+
+    return load
+
+
+_CACHE: dict[str, tuple[Path, LoadedMLM]] = {}
+
+
+def _made(family: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LoadedMLM]:
+    if family not in _CACHE:
+        from tiny_models import tiny_mlm  # not at the top: it loads torch and transformers
+
+        folder = tmp_path_factory.mktemp(family)
+        _CACHE[family] = folder, tiny_mlm(family, folder)
+    return _CACHE[family]
