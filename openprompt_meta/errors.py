@@ -10,7 +10,9 @@ __all__ = [
     "ConfigError",
     "DataError",
     "ModelError",
+    "NotFiniteError",
     "OpenPromptMetaError",
+    "RunError",
     "TemplateError",
     "VerbalizerError",
     "did_you_mean",
@@ -35,6 +37,14 @@ class DataError(OpenPromptMetaError, ValueError):
 
 class ModelError(OpenPromptMetaError, ValueError):
     """A language model that cannot do what it is asked for."""
+
+
+class NotFiniteError(OpenPromptMetaError, ArithmeticError):
+    """Learning ran into a loss that is infinite or not a number."""
+
+
+class RunError(OpenPromptMetaError, RuntimeError):
+    """A run folder or checkpoint that cannot be used as asked."""
 
 
 class TemplateError(OpenPromptMetaError, ValueError):

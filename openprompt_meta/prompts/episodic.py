@@ -47,6 +47,14 @@ class EpisodicVerbalizer(Verbalizer):
             labels: ``[n]``, indices into the task's classes.
         """
 
+    @abstractmethod
+    def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """Log-probabilities ``[B, C]`` for hidden states ``[B, d_o]`` and, if needed, vocabulary logits ``[B, V]``."""
+
+    def support_log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """The same for the support set itself, in an inner loop, where a verbalizer may have other settings."""
+        return self.log_probabilities(features, logits)
+
     @classmethod
     def from_config(cls, config: Any, **kwargs: Any) -> EpisodicVerbalizer:
         """OpenPrompt's, but a key that the verbalizer does not know is an error instead of being dropped."""

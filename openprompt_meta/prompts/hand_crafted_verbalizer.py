@@ -101,6 +101,12 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
         """The vocabulary logits."""
         return vocabulary_logits(outputs, "The hand-crafted verbalizer")
 
+    def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """Log-probabilities ``[B, C]``; features are not looked at."""
+        if logits is None:
+            raise VerbalizerError("The hand-crafted verbalizer needs vocabulary logits, none were given.")
+        return self.process_logits(logits)
+
     def process_logits(self, logits: Tensor, **kwargs: Any) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``, from the [MASK]'s vocabulary logits ``[B, V]``."""
         words: Tensor = self.project(logits)  # [B, C, W], far below zero where a class has fewer than W words

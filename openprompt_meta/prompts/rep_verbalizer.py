@@ -40,6 +40,7 @@ class RepVerbalizer(MixedVerbalizer):
         num_classes: their number, if they have no names.
         similarity: ``cosine``, or ``euclidean`` (minus the distance), as the paper's footnote allows.
         temperature: ρ; large makes predictions one-hot, small makes them uniform.
+        inner_temperature: ρ for the support set itself in an inner loop; ``temperature`` if ``None``.
         centring: subtract a mean from all features first: ``none`` (the paper), that of the ``support`` set, or
             that of support and the batch under prediction together (``transductive``: predictions then depend on
             the other texts of the batch, so report them apart).
@@ -61,6 +62,7 @@ class RepVerbalizer(MixedVerbalizer):
         num_classes: int | None = None,
         similarity: str = "cosine",
         temperature: float = 10.0,
+        inner_temperature: float | None = None,
         centring: str = "none",
         decay: float = 1.0,
         mix_lambda: float = 1.0,
@@ -72,12 +74,15 @@ class RepVerbalizer(MixedVerbalizer):
             raise VerbalizerError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
         if centring not in CENTRINGS:
             raise VerbalizerError(f"centring must be one of {', '.join(CENTRINGS)}; got {centring!r}.")
-        if not temperature > 0:
-            raise VerbalizerError(f"temperature (ρ) must be above 0, got {temperature!r}.")
+        if not temperature > 0 or (inner_temperature is not None and not inner_temperature > 0):
+            raise VerbalizerError(
+                f"temperature and inner_temperature (ρ) must be above 0, got {temperature!r} and {inner_temperature!r}."
+            )
         if not 0 < decay <= 1:
             raise VerbalizerError(f"decay must lie above 0 and not above 1, got {decay!r}.")
         self.similarity = similarity
         self.temperature = float(temperature)
+        self.inner_temperature = None if inner_temperature is None else float(inner_temperature)
         self.centring = centring
         self.decay = float(decay)
         self._support: tuple[Tensor, Tensor] | None = None
@@ -161,6 +166,16 @@ class RepVerbalizer(MixedVerbalizer):
             similarity = -squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
         scores = (self.temperature * similarity).masked_fill(counts == 0, -torch.inf)
         return scores.log_softmax(dim=-1)
+
+    def support_log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """With :attr:`inner_temperature`, if there is one."""
+        if self.inner_temperature is None:
+            return super().support_log_probabilities(features, logits)
+        outer, self.temperature = self.temperature, self.inner_temperature
+        try:
+            return super().support_log_probabilities(features, logits)
+        finally:
+            self.temperature = outer
 
     @property
     def label_embeddings(self) -> Tensor:
