@@ -1,7 +1,7 @@
 """Tiny masked language models with real tokenizers, made on the spot: no hub, no download.
 
-``tiny_mlm("roberta", folder)`` writes a folder as ``save_pretrained`` would and reads it with ``load_mlm``: two layers,
-32 wide, random weights from a seed, a vocabulary of a few hundred tokens.
+``tiny_mlm("roberta", folder)`` writes a folder as ``save_pretrained`` would and reads it with ``load_mlm``: two
+layers, 32 wide, random weights from a seed, a vocabulary of a few hundred tokens.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from openprompt_meta.model import LoadedMLM, load_mlm
 __all__ = ["FAMILIES", "LABEL_WORDS", "WORDS", "tiny_mlm"]
 
 # Words that are one token each (BERT-like vocabularies know them by construction, the others by training on them).
-WORDS = tuple(
-    """a about an and are at bad bank bill book cheap city cloud coin cook day dish do doctor drive eat fast flight food
-    for game goal good great hotel i in is it king law like market me medicine money movie music my news night of on
-    pay phone plane play player price rain sad score science she ship sing sky song soup space sport star storm sun tax
-    team tell that the they ticket time to topic trade train travel trip vote want was we weather what where win wind
-    with work you""".split()
-)
+_TEXT = """
+a about an and are at bad bank bill book cheap city cloud coin cook day dish do doctor drive eat fast flight food for
+game goal good great hotel i in is it king law like market me medicine money movie music my news night of on pay phone
+plane play player price rain sad score science she ship sing sky song soup space sport star storm sun tax team tell
+that the they ticket time to topic trade train travel trip vote want was we weather what where win wind with work you
+"""
+WORDS = tuple(_TEXT.split())
 LABEL_WORDS = {
     "weather": ["rain", "storm"],
     "sport": ["game", "player", "goal"],
@@ -74,7 +74,7 @@ def _wordpiece(special: dict[str, str], tokenizer_class: str) -> tuple[Tokenizer
     pieces = [*_LETTERS, *(f"##{c}" for c in _LETTERS), *_PUNCTUATION]
     tokens = dict.fromkeys([*special.values(), *WORDS, *pieces])
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=special["unk_token"]))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=special["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
