@@ -9,10 +9,10 @@ from __future__ import annotations
 from openprompt_meta.data.checks import CheckReport, Finding, check
 from openprompt_meta.data.cleaning import drop_conflicts, drop_duplicates, drop_small_classes
 from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
-from openprompt_meta.data.download import download
+from openprompt_meta.data.downloading import download
 from openprompt_meta.data.episodes import Episode, EpisodeSampler
 from openprompt_meta.data.facts import KNOWN_SETS, SetFacts, facts_of
-from openprompt_meta.data.load import load
+from openprompt_meta.data.loading import load
 from openprompt_meta.data.readers import (
     FORMATS,
     Records,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from openprompt_meta.data.checks import ERRORS, CheckReport, check
 from openprompt_meta.data.cleaning import DROPPABLE, dropped
-from openprompt_meta.data.download import AUTHORS_FILES, download
+from openprompt_meta.data.downloading import AUTHORS_FILES, download
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
-from openprompt_meta.data.load import as_found, choose_splits, mismatches, with_label_words, word_sources
+from openprompt_meta.data.loading import as_found, choose_splits, mismatches, with_label_words, word_sources
 from openprompt_meta.data.readers import FORMATS, read
 from openprompt_meta.data.readers.find import DEMO
 from openprompt_meta.data.readers.layout import read_layout

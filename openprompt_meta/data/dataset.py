@@ -22,8 +22,9 @@ class Split:
     """
 
     name: str
-    texts: tuple[str, ...]
-    labels: tuple[str, ...]
+    # Thousands of texts in a traceback or a log help nobody.
+    texts: tuple[str, ...] = field(repr=False)
+    labels: tuple[str, ...] = field(repr=False)
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:

@@ -34,9 +34,9 @@ class Records:
 
     name: str
     provenance: str
-    texts: tuple[str, ...]
-    labels: tuple[str, ...]
-    parts: tuple[str | None, ...]
+    texts: tuple[str, ...] = field(repr=False)
+    labels: tuple[str, ...] = field(repr=False)
+    parts: tuple[str | None, ...] = field(repr=False)
     lists: Mapping[str, ClassSplit] = field(default_factory=dict)
     label_words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
