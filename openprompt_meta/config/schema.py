@@ -9,7 +9,18 @@ and verbalizers' sections to the constructors they are for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from openprompt_meta.config.ranges import (
+    Count,
+    LearningRate,
+    NonNegative,
+    Positive,
+    Proportion,
+    Range,
+    Seed,
+    Steps,
+)
 
 __all__ = [
     "VERBALIZER_SECTIONS",
@@ -50,24 +61,27 @@ class DatasetSection:
     name: str = "demo"
     """``demo`` (ships with the package), one of the six of the paper, or any name for your own data."""
     path: str | None = None
-    """Folder or file of the data; not needed for ``demo`` or a hub data set."""
-    format: Literal["auto", "folder", "authors", "jsonl", "csv", "huggingface", "processor"] = "auto"
-    """How to read it; ``auto`` looks at what is there."""
+    """Folder or file of the data, from the working directory; not needed for ``demo``, a hub data set, or those of the
+    six in ``data/``."""
+    format: Literal["auto", "layout", "authors", "table", "huggingface", "processor"] = "auto"
+    """How to read it; ``auto`` looks at what is there. ``layout`` is a folder of ``train.jsonl`` and so on, ``table``
+    JSONL or CSV, ``authors`` the JSON lines of the paper's authors, ``processor`` OpenPrompt's of that ``name``."""
     text_column: str = "text"
     """Column of the text in JSONL, CSV and Hugging Face data."""
     label_column: str = "label"
     """Column of the label."""
-    splits: str = "authors"
-    """Class split: ``authors`` (the files' own for your data), ``distributional_signatures``, ``random``, or a JSON file."""
-    split_seed: int = 0
+    splits: str = "default"
+    """Class split: ``default`` (as the files have it, else the authors'), ``authors``, ``distributional_signatures``,
+    ``random``, or a JSON file."""
+    split_seed: Seed = 0
     """Seed of ``splits: random``."""
-    split_counts: list[int] | None = None
+    split_counts: list[Steps] | None = None
     """Classes for training, validation and test of ``splits: random``."""
     label_words: str | None = None
     """JSON or YAML file of label words by class; by default those that ship, or the data's own."""
     drop_ambiguous: bool = False
     """Drop texts that stand in two splits or carry two labels."""
-    max_seq_length: int = 220
+    max_seq_length: Annotated[int, Range(minimum=8)] = 220
     """Length budget in tokens, template and prompt included; longer texts are cut."""
 
 
@@ -77,21 +91,21 @@ class PromptPoolTemplateSection:
 
     text: str = '{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.'
     """Template text; ``{"pool"}`` marks the prompt."""
-    num_prompts: int = 8
+    num_prompts: Count = 8
     """Prompts in the pool, K."""
-    prompt_length: int = 8
+    prompt_length: Count = 8
     """Positions of a prompt, L_p."""
-    top_n: int | None = None
+    top_n: Count | None = None
     """Attend to the best N prompts only; to all of them by default, as in the paper."""
     init: Literal["label_words", "vocab", "random"] = "label_words"
     """Where prompts start: label words of the meta-training classes, the vocabulary, or at random."""
-    random_range: float = 0.5
+    random_range: NonNegative = 0.5
     """For ``init: random``, uniform in plus and minus this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SoftVerbalizerSection:
-    mix_lambda: float = 1.0
+    mix_lambda: Proportion = 1.0
     """λ: 1 is the soft verbalizer alone, 0 the hand-crafted one; the paper's 0.5 needs a vocabulary head."""
     aggregation: Aggregation = "logits"
     """How the hand-crafted side joins the words of a class: mean of logits, or of probabilities."""
@@ -103,9 +117,9 @@ class RepVerbalizerSection(_SoftVerbalizerSection):
 
     similarity: Literal["cosine", "euclidean"] = "cosine"
     """How a feature is compared with a label embedding."""
-    temperature: float = 10.0
+    temperature: Positive = 10.0
     """ρ, on query examples and, unless ``inner_temperature`` is set, in the inner loop."""
-    inner_temperature: float | None = None
+    inner_temperature: Positive | None = None
     """ρ in the inner loop; the authors' code has 1."""
     centring: Literal["none", "support", "transductive"] = "none"
     """Subtract a mean from features first; ``transductive`` looks at the query set and is reported apart."""
@@ -115,11 +129,11 @@ class RepVerbalizerSection(_SoftVerbalizerSection):
 class WarpVerbalizerSection(_SoftVerbalizerSection):
     """``warp_verbalizer``: see :class:`openprompt_meta.WarpVerbalizer`."""
 
-    init_std: float = 0.02
+    init_std: NonNegative = 0.02
     """Label embeddings start normal with this deviation."""
-    fit_steps: int = 5
+    fit_steps: Steps = 5
     """Gradient steps on the support set's features."""
-    fit_lr: float = 1e-2
+    fit_lr: LearningRate = 1e-2
     """Their step size."""
 
 
@@ -132,11 +146,11 @@ class DartVerbalizerSection(WarpVerbalizerSection):
 class ProtoVerbalizerSection(_SoftVerbalizerSection):
     """``proto_verbalizer``: see :class:`openprompt_meta.ProtoVerbalizer`."""
 
-    lr: float = 1e-3
+    lr: LearningRate = 1e-3
     """Step size for prototypes."""
-    mid_dim: int = 64
+    mid_dim: Count = 64
     """Size of a prototype."""
-    epochs: int = 5
+    epochs: Steps = 5
     """Steps on the prototypes."""
     multi_verb: Literal["multi", "proto"] = "proto"
     """``multi`` averages with hand-crafted words, as ProtoVerb's paper does; it needs a vocabulary head."""
@@ -148,7 +162,7 @@ class ManualVerbalizerSection:
 
     aggregation: Aggregation = "logits"
     """How the words of a class are joined: mean of logits, or of probabilities."""
-    multi_token_handler: Literal["first", "max", "mean"] = "first"
+    multi_token_handler: Literal["first", "max", "mean"] = "first"  # noqa: S105
     """What a word of several tokens counts as."""
 
 
@@ -167,17 +181,17 @@ class MetaSection:
 
     method: Literal["metaprompter"] = "metaprompter"
     """What is learned, and how."""
-    way: int = 5
+    way: Annotated[int, Range(minimum=2)] = 5
     """Classes of a task, N."""
-    shot: int = 5
+    shot: Count = 5
     """Support examples a class, K."""
-    query: int = 15
+    query: Count = 15
     """Query examples a class."""
-    inner_lr: float = 0.1
+    inner_lr: LearningRate = 0.1
     """α, the step size of the inner loop."""
-    inner_steps: int = 5
+    inner_steps: Steps = 5
     """J in meta-training."""
-    inner_steps_eval: int = 15
+    inner_steps_eval: Steps = 15
     """J in validation and test."""
     loss: Literal["mean", "sum"] = "mean"
     """Loss over the examples of a set; the paper writes a sum, its α goes with a mean."""
@@ -185,23 +199,23 @@ class MetaSection:
     """Drop second derivatives from the meta-gradient, as the paper does."""
     label_embeddings: Literal["adapted", "last_inner_step"] = "adapted"
     """At the meta step: recomputed with the adapted pool, or kept from the last inner step (the paper's text)."""
-    meta_batch: int = 1
+    meta_batch: Count = 1
     """Tasks a meta-iteration."""
-    outer_lr: float = 1e-3
+    outer_lr: LearningRate = 1e-3
     """η, the step size of the outer loop."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Optimiser of the outer loop."""
-    iterations: int = 3000
+    iterations: Count = 3000
     """T, meta-iterations at most."""
-    validate_every: int = 50
+    validate_every: Count = 50
     """Iterations between validations; the best checkpoint by validation accuracy is kept."""
-    patience: int | None = None
+    patience: Count | None = None
     """Stop after this many validations without gain; never by default."""
-    min_gain: float = 0.0
+    min_gain: Proportion = 0.0
     """What counts as a gain in validation accuracy, for ``patience``."""
-    valid_tasks: int = 200
+    valid_tasks: Count = 200
     """Tasks of a validation."""
-    test_tasks: int = 300
+    test_tasks: Count = 300
     """Tasks of the test."""
 
 
@@ -209,17 +223,17 @@ class MetaSection:
 class RunSection:
     """``run``: seeds, where results go, what is shown."""
 
-    seeds: list[int] = field(default_factory=lambda: [0])
+    seeds: list[Seed] = field(default_factory=lambda: [0])
     """One run for each."""
     folder: str | None = None
     """Run folder; by default ``runs/<name of the YAML>``."""
-    checkpoint_every: int = 50
+    checkpoint_every: Count = 50
     """Iterations between checkpoints; an interrupted run resumes from the last one."""
     tensorboard: bool = False
     """Write TensorBoard events too."""
     device: str = "auto"
-    """``auto`` (CUDA if there is one), ``cpu``, ``cuda`` or ``cuda:1``."""
-    threads: int | None = None
+    """``auto`` (CUDA if there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``."""
+    threads: Count | None = None
     """CPU threads; torch's own choice by default."""
 
 

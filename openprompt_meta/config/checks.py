@@ -1,0 +1,190 @@
+"""What single keys cannot tell: values that are each fine and do not go together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+
+from openprompt_meta.config.schema import ProtoVerbalizerSection, RunConfig
+from openprompt_meta.config.template_check import template_problem
+from openprompt_meta.errors import did_you_mean
+
+__all__ = ["KNOWN_DATASETS", "Problem", "cross_check", "notes"]
+
+KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
+"""The six of the paper, which are looked for in ``data/`` by themselves."""
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A sentence about the key at ``path``; ``place`` is given where the path alone does not say how it is nested."""
+
+    path: str
+    text: str
+    place: tuple[str, ...] = ()
+
+
+Check = Callable[[RunConfig], Iterator[Problem]]
+_CHECKS: list[tuple[tuple[str, ...], Check]] = []
+
+
+def cross_check(config: RunConfig, failed: Set[str] = frozenset()) -> list[Problem]:
+    """All problems between keys, leaving out checks of keys that already ``failed`` by themselves."""
+    problems: list[Problem] = []
+    for keys, check in _CHECKS:
+        involved = {*keys, *(key.partition(".")[0] for key in keys)}
+        if not involved & failed:
+            problems += check(config)
+    return problems
+
+
+def notes(config: RunConfig) -> list[str]:
+    """Remarks on a configuration that runs, but perhaps not as it was meant."""
+    found = []
+    if config.dataset.split_counts is not None and config.dataset.splits != "random":
+        found.append("dataset.split_counts has no effect without dataset.splits: random.")
+    if config.meta.min_gain > 0 and config.meta.patience is None:
+        found.append("meta.min_gain has no effect without meta.patience.")
+    if config.meta.validate_every > config.meta.iterations:
+        found.append(
+            f"meta.validate_every = {config.meta.validate_every} is above meta.iterations = "
+            f"{config.meta.iterations}: there is no validation on the way."
+        )
+    return found
+
+
+def _checks(*keys: str) -> Callable[[Check], Check]:
+    """Register a check of ``keys``."""
+
+    def register(check: Check) -> Check:
+        _CHECKS.append((keys, check))
+        return check
+
+    return register
+
+
+@_checks(
+    "plm.model_path",
+    "verbalizer",
+    "rep_verbalizer.mix_lambda",
+    "warp_verbalizer.mix_lambda",
+    "dart_verbalizer.mix_lambda",
+    "proto_verbalizer.mix_lambda",
+    "proto_verbalizer.multi_verb",
+)
+def _vocabulary_head(config: RunConfig) -> Iterator[Problem]:
+    section = getattr(config, config.verbalizer)
+    proto = isinstance(section, ProtoVerbalizerSection)
+    mixes = getattr(section, "mix_lambda", 1.0) < 1.0
+    joins = proto and section.multi_verb == "multi"
+    if proto and mixes and joins:
+        yield Problem(
+            "proto_verbalizer.multi_verb",
+            "multi and a mix_lambda below 1 are two ways to bring in hand-crafted words; choose one.",
+        )
+    if config.plm.model_path != "minilm":
+        return
+    lacking = (
+        "needs a model with a vocabulary head, and plm.model_path: minilm has none. Masked language models such as "
+        "bert-base-uncased, roberta-base or microsoft/mpnet-base have one"
+    )
+    if config.verbalizer == "manual_verbalizer":
+        yield Problem("verbalizer", f"manual_verbalizer {lacking}; or use rep_verbalizer.")
+    if mixes:
+        text = f"{section.mix_lambda:g} {lacking}; or set {config.verbalizer}.mix_lambda: 1."
+        yield Problem(f"{config.verbalizer}.mix_lambda", text)
+    if joins:
+        yield Problem("proto_verbalizer.multi_verb", f"multi {lacking}; or set multi_verb: proto.")
+
+
+@_checks("prompt_pool_template.text")
+def _template_text(config: RunConfig) -> Iterator[Problem]:
+    problem = template_problem(config.prompt_pool_template.text)
+    if problem is not None:
+        yield Problem("prompt_pool_template.text", problem)
+
+
+@_checks("prompt_pool_template.top_n", "prompt_pool_template.num_prompts")
+def _top_n(config: RunConfig) -> Iterator[Problem]:
+    template = config.prompt_pool_template
+    if template.top_n is not None and template.top_n > template.num_prompts:
+        yield Problem(
+            "prompt_pool_template.top_n",
+            f"got {template.top_n}, expected at most num_prompts = {template.num_prompts}. "
+            "Leave it out to attend to every prompt.",
+        )
+
+
+@_checks("prompt_pool_template.prompt_length", "dataset.max_seq_length")
+def _room_for_the_text(config: RunConfig) -> Iterator[Problem]:
+    length, budget = config.prompt_pool_template.prompt_length, config.dataset.max_seq_length
+    # [CLS], [SEP], [MASK] and one token of text at the very least; the template itself counts its words when built.
+    if length + 4 > budget:
+        yield Problem(
+            "prompt_pool_template.prompt_length",
+            f"got {length}, which leaves no room for a text within dataset.max_seq_length = {budget}.",
+        )
+
+
+@_checks("dataset.name", "dataset.path", "dataset.format")
+def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
+    dataset = config.dataset
+    if dataset.name == "demo" and dataset.path is not None:
+        yield Problem(
+            "dataset.name",
+            f"is demo, which ships with the package, but dataset.path = {dataset.path!r} is given too. "
+            "Name your data set, or leave out the path.",
+        )
+    known = ("demo", *KNOWN_DATASETS)
+    if dataset.path is None and dataset.name not in known and dataset.format != "huggingface":
+        yield Problem(
+            "dataset.path",
+            f"is needed for dataset.name = {dataset.name!r}: a folder or a file. Without a path there are "
+            f"{', '.join(known)}, and any name with dataset.format: huggingface.{did_you_mean(dataset.name, known)}",
+        )
+
+
+@_checks("dataset.splits", "dataset.split_counts", "meta.way")
+def _random_splits(config: RunConfig) -> Iterator[Problem]:
+    counts = config.dataset.split_counts
+    if config.dataset.splits != "random":
+        return
+    if counts is None:
+        yield Problem(
+            "dataset.split_counts",
+            "is needed for dataset.splits: random: how many classes for training, validation and test, "
+            "as in [20, 8, 8].",
+        )
+    elif len(counts) != 3 or min(counts) < config.meta.way:
+        yield Problem(
+            "dataset.split_counts",
+            f"got {counts}, expected three numbers, for training, validation and test, each at least "
+            f"meta.way = {config.meta.way}.",
+        )
+
+
+@_checks("meta.first_order", "plm.attn_implementation")
+def _second_order(config: RunConfig) -> Iterator[Problem]:
+    if not config.meta.first_order and config.plm.attn_implementation == "sdpa":
+        yield Problem(
+            "plm.attn_implementation",
+            "sdpa has no second derivatives, which meta.first_order: false needs. Use eager, or leave it out.",
+        )
+
+
+@_checks("run.seeds")
+def _seeds(config: RunConfig) -> Iterator[Problem]:
+    seeds = config.run.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        yield Problem("run.seeds", f"got {seeds}, expected at least one seed and none of them twice.")
+
+
+@_checks("run.device")
+def _device(config: RunConfig) -> Iterator[Problem]:
+    device = config.run.device
+    if device not in _DEVICES and not re.fullmatch(r"cuda:\d{1,3}", device):
+        yield Problem(
+            "run.device", f"got {device!r}, expected auto, cpu, cuda, cuda:1 or mps.{did_you_mean(device, _DEVICES)}"
+        )

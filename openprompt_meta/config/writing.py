@@ -1,0 +1,57 @@
+"""A :class:`RunConfig` as YAML, every key written out, that reads back as an equal one."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from typing import Any
+
+import yaml
+
+from openprompt_meta.config.keys import Key, describe
+from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
+
+__all__ = ["to_mapping", "to_yaml"]
+
+_WIDTH = 100
+
+
+def to_mapping(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain dictionaries, lists and values."""
+    return dataclasses.asdict(config)
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The configuration as YAML with what each key means as a comment.
+
+    Sections of verbalizers that are not chosen are left out if they hold nothing but defaults.
+    """
+    lines: list[str] = []
+    open_section = ""
+    for key in describe():
+        if _is_idle(key.section, config):
+            continue
+        if key.section != open_section:
+            lines.append("")
+            if key.section:
+                lines.append(f"{key.section}:")
+            open_section = key.section
+        lines += _lines_of(key, config)
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _lines_of(key: Key, config: RunConfig) -> list[str]:
+    owner = getattr(config, key.section) if key.section else config
+    indent = "  " if key.section else ""
+    comment = textwrap.wrap(key.doc.replace("``", ""), _WIDTH - 4, break_long_words=False)
+    return [*(f"{indent}# {line}" for line in comment), f"{indent}{key.name}: {_scalar(getattr(owner, key.name))}"]
+
+
+def _scalar(value: object) -> str:
+    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    return dumped.removesuffix("...\n").rstrip("\n")
+
+
+def _is_idle(section: str, config: RunConfig) -> bool:
+    owner = VERBALIZER_SECTIONS.get(section)
+    return owner is not None and section != config.verbalizer and getattr(config, section) == owner()

@@ -1,0 +1,153 @@
+"""One YAML file, read as plain values with the line of every key, and nothing that a stranger could slip in.
+
+Refused: tags other than those of plain values (no objects, no code), keys given twice, aliases that expand without
+end, files too large to be a configuration, and text that is not UTF-8.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from openprompt_meta.errors import ConfigError, did_you_mean
+
+__all__ = ["YamlFile", "parse_yaml", "read_yaml"]
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 10_000  # after aliases are followed; the longest configuration of ours has about a hundred
+MAX_DEPTH = 20
+_TAG = "tag:yaml.org,2002:"
+_CONVERTED = {f"{_TAG}{name}" for name in ("null", "bool", "int", "float", "str")}
+# Dates, "=" and "<<" mean nothing here: a run folder called 2024-01-31 is text.
+_AS_TEXT = {f"{_TAG}{name}" for name in ("timestamp", "value", "merge")}
+
+
+@dataclass
+class YamlFile:
+    """What a file says, and where: ``lines[("meta", "way")]`` is ``base.yaml, line 3``."""
+
+    content: Any
+    lines: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> YamlFile:
+    """Read a file. :class:`ConfigError` names the file and, where it can, the line."""
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"There is no file {file}.{_similar_files(file)}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file} is a folder, expected a YAML file.") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}.") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{file} is larger than {MAX_BYTES:,} bytes, too large for a configuration.")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}, line {line}: the file is not UTF-8 ({error.reason}). Save it as UTF-8.") from None
+    return parse_yaml(text, str(file))
+
+
+def parse_yaml(text: str, source: str) -> YamlFile:
+    """Read YAML from a string; ``source`` is what messages call it."""
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            return _Reader(loader, source).read(loader.get_single_node())
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise ConfigError(_explain(error, source)) from None
+    except RecursionError:
+        raise ConfigError(f"{source} is nested too deeply for a configuration.") from None
+
+
+class _Reader:
+    def __init__(self, loader: Any, source: str) -> None:
+        self.loader = loader
+        self.file = YamlFile(None)
+        self.source = source
+        self.nodes = 0
+
+    def read(self, root: Any) -> YamlFile:
+        self.file.content = None if root is None else self._value(root, ())
+        return self.file
+
+    def _value(self, node: Any, path: tuple[str, ...]) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES or len(path) > MAX_DEPTH:
+            raise ConfigError(
+                f"{self._at(node)}: more than {MAX_NODES:,} values or {MAX_DEPTH} levels once aliases (*name) are "
+                "followed. Write the values out, or inherit them from a file."
+            )
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            return [self._value(item, (*path, str(number))) for number, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        raise self._refused(node)
+
+    def _mapping(self, node: Any, path: tuple[str, ...]) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"{self._at(key_node)}: a key must be a name, not a list or a mapping.")
+            if key_node.tag == f"{_TAG}merge":
+                raise ConfigError(f"{self._at(key_node)}: merge keys (<<) are not read here; use inherit: FILE.")
+            key = self._scalar(key_node)
+            here = (*path, str(key))
+            if key in mapping:
+                raise ConfigError(
+                    f"{self._at(key_node)}: the key {'.'.join(here)!r} is given twice, first in "
+                    f"{self.file.lines[here]}. Keep one of them."
+                )
+            self.file.lines[here] = self._at(key_node)
+            mapping[key] = self._value(value_node, here)
+        return mapping
+
+    def _scalar(self, node: Any) -> Any:
+        if node.tag in _AS_TEXT:
+            return node.value
+        if node.tag not in _CONVERTED:
+            raise self._refused(node)
+        try:
+            return self.loader.construct_object(node)
+        except (ValueError, OverflowError, KeyError, IndexError):
+            # An explicit tag on something else (!!int abc), or more digits than Python converts.
+            shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}…"
+            raise ConfigError(
+                f"{self._at(node)}: {shown!r} cannot be read as {node.tag.removeprefix(_TAG)}."
+            ) from None
+
+    def _refused(self, node: Any) -> ConfigError:
+        tag = node.tag.replace(_TAG, "!!")
+        return ConfigError(f"{self._at(node)}: the tag {tag} is refused; a configuration holds plain values only.")
+
+    def _at(self, node: Any) -> str:
+        return f"{self.source}, line {node.start_mark.line + 1}"
+
+
+def _explain(error: yaml.YAMLError, source: str) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    where = source if mark is None else f"{source}, line {mark.line + 1}, column {mark.column + 1}"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    if "'\\t'" in problem:
+        return f"{where}: the line is indented with a tab; YAML takes spaces only."
+    context = getattr(error, "context", None)
+    return f"{where}: {context + ', ' if context else ''}{problem}."
+
+
+def _similar_files(file: Path) -> str:
+    try:
+        return did_you_mean(file.name, (other.name for other in file.parent.iterdir()))
+    except OSError:
+        return ""
