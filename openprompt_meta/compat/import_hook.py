@@ -82,7 +82,7 @@ class _Finder(MetaPathFinder):
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)  # finders older than PEP 451 have none
-            spec = None if finder is self or find is None else find(fullname, path, target)
+            spec: ModuleSpec | None = None if finder is self or find is None else find(fullname, path, target)
             if spec is not None:
                 # Without a loader it is a namespace package: some unrelated folder of this name.
                 if spec.loader is not None:
