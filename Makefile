@@ -1,0 +1,50 @@
+# Every target sets up what it needs. The environment is made once, and again only when a list of versions changes.
+
+PYTHON ?= python3
+VENV ?= .venv
+
+STAMP := $(VENV)/.installed
+LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
+BIN := $(VENV)/bin
+
+# "ok", or the version if it is too old, or nothing if there is no such program. Runs on any Python.
+PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info >= (3, 10) else "%d.%d" % sys.version_info[:2])' 2>/dev/null)
+COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint compat clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '%-16s%s\n' "$$name" "$$text"; done
+
+install: $(STAMP) ## make the virtual environment with the tested set
+
+run: $(STAMP) ## do the main job: the quick start on the data that ships
+	@$(BIN)/python -m openprompt_meta quickstart
+
+test: $(STAMP) ## run the tests
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP) ## check style, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+compat: $(STAMP) ## run the matrix of transformers versions (ONLY=oldest|locked|newest, NEWEST=version)
+	@$(BIN)/python runners/run_compat.py $(if $(ONLY),--only $(ONLY)) $(if $(NEWEST),--newest $(NEWEST)) $(ARGS)
+
+clean: ## remove caches, build products and the environments of the matrix; .venv stays
+	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find openprompt_meta runners tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Refused before anything is installed: a message here is one sentence, the failure of a build is a page.
+$(STAMP): $(LISTS)
+	$(if $(PYTHON_CHECK),,$(error '$(PYTHON)' does not run: name a Python 3.10 or newer, e.g. 'make PYTHON=python3.11 $(or $(MAKECMDGOALS),install)'))
+	$(if $(filter ok,$(PYTHON_CHECK)),,$(error '$(PYTHON)' is Python $(PYTHON_CHECK), but 3.10 or newer is needed: name one, e.g. 'make PYTHON=python3.11 $(or $(MAKECMDGOALS),install)'))
+	$(if $(COMPILER),,$(error a C compiler is needed to build learn2learn and none of cc, gcc and clang was found: install one, e.g. with 'apt-get install build-essential' or 'xcode-select --install'))
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements/lock.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --config-settings=--build-option=build_ext -r requirements/no-deps.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	@touch $@
