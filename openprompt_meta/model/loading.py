@@ -17,7 +17,7 @@ from openprompt_meta.errors import ModelError
 from openprompt_meta.model.minilm import MINILM, minilm_folder
 from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
 
-__all__ = ["LoadedMLM", "has_vocabulary_head", "load_mlm"]
+__all__ = ["LoadedMLM", "has_vocabulary_head", "load_config", "load_mlm", "load_model", "load_tokenizer"]
 
 
 class LoadedMLM(NamedTuple):
@@ -41,50 +41,18 @@ def load_mlm(model_path: str | os.PathLike[str] = MINILM, attn_implementation: s
     Raises:
         ModelError: the model cannot be had, has no [MASK], or cannot be given a soft prompt.
     """
+    config = load_config(model_path)
+    tokenizer = load_tokenizer(model_path)
+    model = load_model(model_path, config, attn_implementation)
+    return LoadedMLM(model, tokenizer, model.config, MaskedLMTokenizerWrapper)
+
+
+def load_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
+    """The configuration of a model that :func:`load_mlm` takes; a ModelError says why another is refused."""
     path = os.fspath(model_path)
+    config: PretrainedConfig = _from_pretrained(AutoConfig, path)
     if path == MINILM:
-        config, tokenizer, model = _load_minilm(attn_implementation)
-    else:
-        config, tokenizer, model = _load_auto(path, attn_implementation)
-    if tokenizer.mask_token_id is None:
-        raise ModelError(
-            f"{path} has no [MASK] token, so there is nothing to read a class from. Use a masked language model."
-        )
-    return LoadedMLM(model, tokenizer, config, MaskedLMTokenizerWrapper)
-
-
-def has_vocabulary_head(model: nn.Module) -> bool:
-    """Whether the model predicts words; the packaged encoder does not."""
-    return getattr(model, "get_output_embeddings", lambda: None)() is not None
-
-
-def _load_minilm(attn_implementation: str | None) -> tuple[PretrainedConfig, Any, Any]:
-    folder = minilm_folder()
-    options = _attention(attn_implementation)
-    config = AutoConfig.from_pretrained(folder, **options)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    with _only_errors():  # it would warn of the pooler, which sentence-transformers saved and nobody needs
-        model = BertModel.from_pretrained(folder, config=config, add_pooling_layer=False, **options)
-    model.config._name_or_path = MINILM  # for artefacts: the name, not a path on one machine
-    return model.config, tokenizer, model
-
-
-@contextmanager
-def _only_errors() -> Iterator[None]:
-    before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(before)
-
-
-def _load_auto(path: str, attn_implementation: str | None) -> tuple[PretrainedConfig, Any, Any]:
-    options = _attention(attn_implementation)
-    try:
-        config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise ModelError(_cannot_load(path, error)) from error
+        return config
     if type(config) not in AutoModelForMaskedLM._model_mapping:
         raise ModelError(
             f"{path} is a {config.model_type!r} model, which transformers cannot use as a masked language model. "
@@ -96,20 +64,63 @@ def _load_auto(path: str, attn_implementation: str | None) -> tuple[PretrainedCo
             f"{path} loads as {model_class.__name__}, which cannot be given a soft prompt through inputs_embeds. "
             "Choose an encoder such as BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, MPNet or DeBERTa-v2."
         )
+    return config
+
+
+def load_tokenizer(model_path: str | os.PathLike[str]) -> Any:
+    """The model's tokenizer; a ModelError if it has no [MASK]."""
+    tokenizer = _from_pretrained(AutoTokenizer, os.fspath(model_path))
+    if tokenizer.mask_token_id is None:
+        raise ModelError(
+            f"{os.fspath(model_path)} has no [MASK] token, so there is nothing to read a class from. Use a masked "
+            "language model."
+        )
+    return tokenizer
+
+
+def load_model(
+    model_path: str | os.PathLike[str], config: PretrainedConfig, attn_implementation: str | None = None
+) -> Any:
+    """The model itself, with a configuration from :func:`load_config`."""
+    path = os.fspath(model_path)
+    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    if path != MINILM:
+        return _from_pretrained(AutoModelForMaskedLM, path, config=config, **options)
+    with _quiet():  # it would warn of the pooler, which sentence-transformers saved and nobody needs
+        model = _from_pretrained(BertModel, path, config=config, add_pooling_layer=False, **options)
+    model.config._name_or_path = MINILM  # for artefacts: the name, not a path on one machine
+    return model
+
+
+def has_vocabulary_head(model: nn.Module) -> bool:
+    """Whether the model predicts words; the packaged encoder does not."""
+    return getattr(model, "get_output_embeddings", lambda: None)() is not None
+
+
+def _from_pretrained(loader: Any, path: str, **options: Any) -> Any:
+    location = minilm_folder() if path == MINILM else path
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForMaskedLM.from_pretrained(path, config=config, **options)
+        return loader.from_pretrained(location, **options)
     except (OSError, ValueError, ImportError) as error:
         raise ModelError(_cannot_load(path, error)) from error
-    return model.config, tokenizer, model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings and no progress bar inside; both as they were afterwards."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def _takes_embeddings(model_class: type) -> bool:
     return "inputs_embeds" in inspect.signature(model_class.forward).parameters  # type: ignore[attr-defined]
-
-
-def _attention(attn_implementation: str | None) -> dict[str, Any]:
-    return {} if attn_implementation is None else {"attn_implementation": attn_implementation}
 
 
 def _cannot_load(path: str, error: Exception) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from openprompt.plms import _MODEL_CLASSES, ModelClass
 
-from openprompt_meta.model.loading import load_mlm
+from openprompt_meta.model.loading import load_config, load_model, load_tokenizer
 from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
 
 __all__ = ["MODEL_NAME", "register"]
@@ -14,21 +12,21 @@ __all__ = ["MODEL_NAME", "register"]
 MODEL_NAME = "mlm"
 
 
-class _Part:
-    """One part of a loaded model, behind the ``from_pretrained`` that OpenPrompt calls for each."""
+class _Config:
+    from_pretrained = staticmethod(load_config)
 
-    def __init__(self, part: str) -> None:
-        self._part = part
 
-    def from_pretrained(self, path: str, config: Any = None) -> Any:
-        return getattr(load_mlm(path), self._part)
+class _Tokenizer:
+    from_pretrained = staticmethod(load_tokenizer)
+
+
+class _Model:
+    from_pretrained = staticmethod(load_model)
 
 
 def register() -> None:
     """Enter ``mlm`` into OpenPrompt's table of language models; doing it twice changes nothing."""
+    # OpenPrompt asks each of three classes in turn; the table's types are whatever has a from_pretrained.
     _MODEL_CLASSES[MODEL_NAME] = ModelClass(
-        config=_Part("config"),
-        tokenizer=_Part("tokenizer"),
-        model=_Part("model"),
-        wrapper=MaskedLMTokenizerWrapper,
+        config=_Config, tokenizer=_Tokenizer, model=_Model, wrapper=MaskedLMTokenizerWrapper
     )
