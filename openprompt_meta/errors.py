@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "CheckpointError",
     "CompatibilityError",
     "ConfigError",
     "DataError",
@@ -21,6 +22,10 @@ __all__ = [
 
 class OpenPromptMetaError(Exception):
     """Anything that this package refuses to do, with the reason and the remedy in its message."""
+
+
+class CheckpointError(OpenPromptMetaError, ValueError):
+    """A checkpoint that is missing, damaged, somebody else's, or of another run."""
 
 
 class CompatibilityError(OpenPromptMetaError, ImportError):
