@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+# Models of the tests are too small to gain from threads, and lose much by them when several runs share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import openprompt_meta  # noqa: E402, F401 - before any test module imports openprompt, which it makes importable
 
 if TYPE_CHECKING:
     from openprompt_meta.model import LoadedMLM
