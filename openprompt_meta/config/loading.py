@@ -88,10 +88,10 @@ class _Layers:
         self.problems: list[str] = []
         self.files = 0
 
-    def add_file(self, path: Path, chain: tuple[Path, ...] = ()) -> None:
-        resolved = path.resolve()
+    def add_file(self, path: Path, chain: tuple[str, ...] = ()) -> None:
+        resolved = _real_path(path)
         if resolved in chain:
-            circle = " -> ".join(file.name for file in (*chain, resolved))
+            circle = " -> ".join(Path(file).name for file in (*chain, resolved))
             raise ConfigError(f"{path} inherits from itself: {circle}. Take one inherit out.")
         self.files += 1
         if len(chain) >= MAX_DEPTH or self.files > MAX_FILES:
@@ -118,9 +118,8 @@ class _Layers:
             self.layers.append(_PresetLayer(name))
         elif name is not None:
             near = did_you_mean(name, PRESETS) if isinstance(name, str) else ""
-            self.problems.append(
-                f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({file.lines['preset',]})"
-            )
+            where = file.lines.get(("preset",), SOURCE)
+            self.problems.append(f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({where})")
         own = {key: value for key, value in content.items() if key not in ("inherit", "preset")}
         self.layers.append(_Layer(own, file.lines))
 
@@ -140,6 +139,13 @@ class _Layers:
                 mapping = merged(mapping, values)
                 origins |= _preset_origins(values, layer.name)
         return mapping, origins
+
+
+def _real_path(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:  # a zero byte in the name, for one
+        raise ConfigError(f"{str(path)!r} cannot be read: {error}.") from None
 
 
 def _bases(content: Mapping[str, Any], path: Path) -> list[Path]:

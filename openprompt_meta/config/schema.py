@@ -226,7 +226,7 @@ class RunSection:
     seeds: list[Seed] = field(default_factory=lambda: [0])
     """One run for each."""
     folder: str | None = None
-    """Run folder; by default ``runs/<name of the YAML>``."""
+    """Run folder; by default ``runs/<data set>/<name of the YAML>``."""
     checkpoint_every: Count = 50
     """Iterations between checkpoints; an interrupted run resumes from the last one."""
     tensorboard: bool = False

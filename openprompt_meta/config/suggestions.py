@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from openprompt_meta.config.keys import describe, section_keys, section_types
+from openprompt_meta.config.keys import describe, key_at, section_keys, section_types
 from openprompt_meta.config.schema import VERBALIZER_SECTIONS
 
 __all__ = ["FILE_KEYS", "nearest_key"]
@@ -22,6 +22,9 @@ def nearest_key(section: str, name: str, verbalizer: str = "rep_verbalizer") -> 
         name: the unknown key.
         verbalizer: the chosen one; the sections of the others are not looked at.
     """
+    if not section and key_at(name) is not None:
+        owner, _, own_name = name.rpartition(".")
+        return f" Dotted keys are for the command line; in a file write {own_name} in the section {owner}."
     top = (*FILE_KEYS, *section_types()) if not section else ()
     here = {word: word for word in top} | {key.name: key.path for key in section_keys(section).values()}
     others = set(VERBALIZER_SECTIONS) - {verbalizer}

@@ -48,7 +48,11 @@ def _lines_of(key: Key, config: RunConfig) -> list[str]:
 
 
 def _scalar(value: object) -> str:
-    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    # Between double quotes a line break is an escape, not a matter of indentation.
+    style = '"' if isinstance(value, str) and "\n" in value else None
+    dumped: str = yaml.safe_dump(
+        value, default_style=style, default_flow_style=True, width=float("inf"), allow_unicode=True
+    )
     return dumped.removesuffix("...\n").rstrip("\n")
 
 

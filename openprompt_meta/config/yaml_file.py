@@ -96,16 +96,17 @@ class _Reader:
             return self._scalar(node)
         raise self._refused(node)
 
-    def _mapping(self, node: Any, path: tuple[str, ...]) -> dict[Any, Any]:
-        mapping: dict[Any, Any] = {}
+    def _mapping(self, node: Any, path: tuple[str, ...]) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ConfigError(f"{self._at(key_node)}: a key must be a name, not a list or a mapping.")
             if key_node.tag == f"{_TAG}merge":
                 raise ConfigError(f"{self._at(key_node)}: merge keys (<<) are not read here; use inherit: FILE.")
-            key = self._scalar(key_node)
-            here = (*path, str(key))
-            if key in mapping:
+            self._scalar(key_node)  # for its tag
+            key = key_node.value  # as written: the key "on" is not the key "true"
+            here = (*path, key)
+            if here in self.file.lines:
                 raise ConfigError(
                     f"{self._at(key_node)}: the key {'.'.join(here)!r} is given twice, first in "
                     f"{self.file.lines[here]}. Keep one of them."

@@ -120,6 +120,17 @@ def test_a_missing_file_is_refused_with_the_one_that_was_meant(write_yaml: Write
     assert "Did you mean 'minilm.yaml'?" in refused(write_yaml("inherit: minlm.yaml"))
 
 
+def test_a_file_name_that_no_system_takes_is_refused(refusal: Refusal) -> None:
+    assert "cannot be read" in refusal('inherit: "a\\0b.yaml"')
+    assert "cannot be read" in refusal(f"inherit: {'a' * 5000}.yaml")
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "link.yaml"
+    link.symlink_to(link)
+    assert "cannot be read" in refused(link)
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert "is a folder" in refused(tmp_path)
 
@@ -177,6 +188,8 @@ def test_the_last_of_two_overrides_of_a_key_counts(load: Load) -> None:
         ("meta=5", "meta: got 5, expected a section"),
         ("meta.way.deep=5", "meta.way: got a section"),
         ("a.b.c=5", "a: unknown key"),
+        ("preset.x=5", "preset: got a section"),
+        ("inherit.x=5", "inherit: stands in a file"),
         ("inherit=other.yaml", "inherit: stands in a file"),
         ("preset=author", "preset: got the text 'author', expected authors. Did you mean 'authors'?"),
         ("meta.way=!!python/name:os.system", "is refused"),

@@ -87,6 +87,10 @@ def test_an_unknown_key_that_resembles_nothing_is_refused_with_the_known_ones() 
     assert "run.xyzzy: unknown key. Known keys of run: seeds, folder" in message({"run": {"xyzzy": 1}})
 
 
+def test_a_dotted_key_in_a_file_is_refused_with_where_it_belongs() -> None:
+    assert "in a file write way in the section meta" in message({"meta.way": 3})
+
+
 def test_a_key_that_is_no_text_is_refused() -> None:
     assert "5: unknown key" in message({5: 1})
     assert "None: unknown key" in message({None: 1})

@@ -41,6 +41,8 @@ def test_tags_that_are_no_plain_values_are_refused_and_do_nothing(text: str, ref
     [
         ("meta: {way: 3}\nmeta: {way: 4}", "line 2: the key 'meta' is given twice, first in"),
         ("meta:\n  way: 3\n  shot: 1\n  way: 3", "line 4: the key 'meta.way' is given twice"),
+        ("1: a\n1: b", "line 2: the key '1' is given twice"),
+        ("1: a\non: b", "on: unknown key"),
         ("meta:\n\tway: 3", "line 2, column 1: the line is indented with a tab"),
         ("meta: [", "line 1"),
         ("meta: {way: 3}\n---\nmeta: {way: 3}", "line 2"),
