@@ -51,9 +51,9 @@ class PromptPool(nn.Module):
         for name, size in sizes.items():
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise TemplateError(f"PromptPool: {name} must be a whole number of at least 1, got {size!r}.")
-        if top_n is not None and not 1 <= top_n <= num_prompts:
+        if top_n is not None and (type(top_n) is not int or not 1 <= top_n <= num_prompts):
             raise TemplateError(
-                f"PromptPool: top_n must lie between 1 and num_prompts = {num_prompts}, got {top_n!r}. "
+                f"PromptPool: top_n must be a whole number between 1 and num_prompts = {num_prompts}, got {top_n!r}. "
                 "Leave it out to attend to every prompt."
             )
         self.top_n = top_n

@@ -78,7 +78,8 @@ class PromptPoolTemplate(SoftTemplate):
         model = PromptForClassification(plm, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
     """
 
-    registered_inputflag_names = ("loss_ids", "shortenable_ids", "soft_token_ids")
+    # shortenable_ids last: OpenPrompt's truncation consults them for every other flag, and cuts them on its way.
+    registered_inputflag_names = ("loss_ids", "soft_token_ids", "shortenable_ids")
 
     def __init__(
         self,
@@ -100,6 +101,8 @@ class PromptPoolTemplate(SoftTemplate):
         # SoftTemplate freezes the input embedding for good; whether the model is tuned is not a template's choice.
         embedding_trains = model.get_input_embeddings().weight.requires_grad  # type: ignore[operator]
         self._model = ModelReference(model)  # first: raw_embedding is read from it
+        self.template_text: str | None = None  # as it was written
+        self._pieces: list[Piece] | None = None  # as it is laid out
         super().__init__(
             model=model,
             tokenizer=tokenizer,
@@ -153,6 +156,15 @@ class PromptPoolTemplate(SoftTemplate):
 
     # -- text -------------------------------------------------------------------------------------------------
 
+    def safe_on_text_set(self) -> None:
+        """OpenPrompt's, but a text that is refused leaves the template with the text it had."""
+        try:
+            super().safe_on_text_set()
+        except TemplateError:
+            self._in_on_text_set = False
+            self._text = self._pieces
+            raise
+
     def on_text_set(self) -> None:
         """Parse the text that was just set, and lay ``{"pool"}`` out over its positions."""
         source = self.text
@@ -168,7 +180,7 @@ class PromptPoolTemplate(SoftTemplate):
                 laid_out.append(piece)
         self._check_room(laid_out)
         self.template_text = source
-        self.text = laid_out
+        self.text = self._pieces = laid_out
         for flag in self.registered_inputflag_names:  # OpenPrompt caches these for the text before
             self.__dict__.pop(flag, None)
 
@@ -177,15 +189,14 @@ class PromptPoolTemplate(SoftTemplate):
         fixed = self.tokenizer.num_special_tokens_to_add()
         for piece in pieces:
             if "text" in piece:
-                fixed += len(self.tokenizer.encode(piece["text"], add_special_tokens=False))
+                fixed += len(
+                    self.tokenizer.encode(piece["add_prefix_space"] + piece["text"], add_special_tokens=False)
+                )
             elif "pool" in piece or "mask" in piece or "special" in piece:
                 fixed += 1
-        limits = {
-            "max_seq_length": self.max_seq_length,
-            "the model's max_position_embeddings": getattr(self._model.model.config, "max_position_embeddings", None),
-        }
+        limits = {"max_seq_length": self.max_seq_length, "the model's positions": _positions(self._model.model)}
         for name, limit in limits.items():
-            if limit is not None and limit > 0 and fixed >= limit:
+            if limit is not None and fixed >= limit:
                 raise TemplateError(
                     f"The template takes {fixed} positions by itself, {self.pool.prompt_length} of them for the "
                     f"pool, and leaves none of {name} = {limit} for the text. Shorten prompt_length or the "
@@ -255,7 +266,13 @@ class PromptPoolTemplate(SoftTemplate):
         """Query vectors ``[B, d_o]``: the batch's own under ``"query"``, else computed by the query function."""
         given = _entry(batch, "query")
         if given is not None:
-            return torch.as_tensor(given, dtype=self.pool.keys.dtype, device=self.pool.keys.device)
+            query = torch.as_tensor(given, dtype=self.pool.keys.dtype, device=self.pool.keys.device)
+            if len(query) != len(batch["input_ids"]):
+                raise TemplateError(
+                    f"The batch brings queries of shape {list(query.shape)} for {len(batch['input_ids'])} texts; "
+                    f"expected [{len(batch['input_ids'])}, {self.pool.key_dim}], a row for each."
+                )
+            return query
         inputs, is_mask = self.without_pool(batch)
         return self.query_function(inputs, is_mask).to(self.pool.keys.dtype)
 
@@ -298,7 +315,7 @@ class PromptPoolTemplate(SoftTemplate):
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "base_model": getattr(self._model.model.config, "_name_or_path", ""),
-            "text": getattr(self, "template_text", None),
+            "text": self.template_text,
             "num_prompts": self.pool.num_prompts,
             "prompt_length": self.pool.prompt_length,
             "key_dim": self.pool.key_dim,
@@ -336,7 +353,8 @@ class PromptPoolTemplate(SoftTemplate):
                 )
         sizes = {name: config[name] for name in ("num_prompts", "prompt_length", "top_n")}
         template = cls(model, tokenizer, **{"text": config["text"], **sizes, **overrides, "init": "random"})
-        template.pool.load_state_dict(_read_weights(source / WEIGHTS_FILE, template.pool))
+        # assign: the pool takes the saved precision, whatever torch's default is.
+        template.pool.load_state_dict(_read_weights(source / WEIGHTS_FILE, template.pool), assign=True)
         return template
 
     @classmethod
@@ -365,6 +383,15 @@ def _check_model(model: nn.Module) -> None:
         raise TemplateError(
             f"{type(model).__name__} does not take inputs_embeds, so it cannot be given a soft prompt."
         )
+
+
+def _positions(model: nn.Module) -> int | None:
+    """How many positions the model has, or ``None`` if it counts distances instead (DeBERTa-v2)."""
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            # RoBERTa and MPNet count from behind the padding's id, so that many rows are never used.
+            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
+    return None
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -59,13 +59,13 @@ class QueryFunction:
             encoder = copy.deepcopy(encoder).eval().requires_grad_(False)
             size = sum(p.numel() * p.element_size() for p in encoder.parameters())
             logger.info("The query function keeps a frozen copy of the encoder: %.1f MB.", size / 1e6)
-        self._encoder = encoder if frozen_copy else ModelReference(encoder)
+        self._encoder = ModelReference(encoder)  # the copy too: it never changes, so deep copies share it
         self._warned = False
 
     @property
     def encoder(self) -> nn.Module:
         """The encoder that answers: the model's own, or the frozen copy."""
-        return self._encoder.model if isinstance(self._encoder, ModelReference) else self._encoder
+        return self._encoder.model
 
     @torch.no_grad()
     def __call__(self, inputs: Mapping[str, Tensor], is_mask: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ def _closing_brace(text: str, start: int) -> int:
                 return position
         position += 1
     raise TemplateError(
-        f"The brace at position {start} of the template text is never closed: {text[start : start + 60]!r}. "
+        f"The brace at position {start} of the template text is never closed: {_cut(text[start:])}. "
         'Every piece ends with a brace, as in {"mask"}.'
     )
 
@@ -115,7 +115,7 @@ def _literal_piece(source: str, text: str) -> Piece:
         value = ast.literal_eval(source)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise TemplateError(
-            f"The piece {source!r} of the template text {text!r} is not a literal and is refused: template "
+            f"The piece {_cut(source)} of the template text {_cut(text)} is not a literal and is refused: template "
             "texts never run code. A piece is a dictionary or set of quoted names, strings, numbers, True, "
             'False or None, as in {"placeholder": "text_a", "shortenable": True}.'
         ) from None
@@ -123,7 +123,7 @@ def _literal_piece(source: str, text: str) -> Piece:
         value = dict.fromkeys(sorted(value, key=str))
     if not isinstance(value, dict) or not value or not all(isinstance(key, str) for key in value):
         raise TemplateError(
-            f"The piece {source!r} of the template text {text!r} is empty or not named by a string. "
+            f"The piece {_cut(source)} of the template text {_cut(text)} is empty or not named by a string. "
             f"Known pieces: {', '.join(KINDS)}."
         )
     return value
@@ -150,6 +150,10 @@ def _check_piece(piece: Piece) -> None:
         raise TemplateError(f"{_show(piece)}: {kind!r} needs a string, as in {{{kind!r}: 'text_a'}}.")
     if "shortenable" in piece and not isinstance(piece["shortenable"], (bool, int)):
         raise TemplateError(f"{_show(piece)}: 'shortenable' is True or False, without quotes.")
+    if kind in ("mask", "pool") and piece.get("shortenable"):
+        raise TemplateError(f"{_show(piece)}: the {kind} cannot be cut when a text is too long. Drop 'shortenable'.")
+    if not isinstance(piece["add_prefix_space"], str):
+        raise TemplateError(f"{_show(piece)}: 'add_prefix_space' is a string to put before it, as in ' ' or ''.")
 
 
 def _show(piece: Piece) -> str:
@@ -160,3 +164,8 @@ def _show(piece: Piece) -> str:
         if key != "add_prefix_space"
     )
     return piece["text"] if list(piece) == ["add_prefix_space", "text"] else f"{{{inner}}}"
+
+
+def _cut(source: str, most: int = 200) -> str:
+    """A quotation that stays readable, however long the text."""
+    return repr(source) if len(source) <= most else f"{source[:most]!r} (and {len(source) - most} characters more)"
