@@ -9,7 +9,6 @@ order: a program that imports ``openprompt`` first fails before any code of ours
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -26,9 +25,10 @@ def on_openprompt_import(callback: Callable[[], None], *, users: Sequence[str] =
 
     Args:
         callback: What to call.
-        users: Packages that import ``openprompt`` and that ``callback`` imports in its turn. ``openprompt``
-            is imported before any line of them runs, so that the callback never meets one half imported,
-            and a missing OpenPrompt is reported with its remedy whichever module is imported first.
+        users: Packages that import ``openprompt`` and that ``callback`` imports in its turn. If it is one of
+            them that imports ``openprompt``, the callback waits until that package is complete; it would
+            meet it half imported otherwise. A missing OpenPrompt is reported with its remedy before any
+            line of them runs.
 
     Raises:
         CompatibilityError: ``openprompt`` has been imported already and the versions do not fit. If it is
@@ -74,6 +74,8 @@ class _Finder(MetaPathFinder):
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], None]] = []
         self.users: set[str] = set()
+        self.users_in_progress = 0
+        self.callbacks_due = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -90,6 +92,11 @@ class _Finder(MetaPathFinder):
                     spec.loader = wrapper(spec.loader)
                 return spec
         return None
+
+    def call_back_if_due(self) -> None:
+        if self.callbacks_due and self.users_in_progress == 0:
+            self.callbacks_due = False
+            _after(*self.callbacks)
 
 
 _finder = _Finder()
@@ -123,7 +130,8 @@ class _OpenPromptLoader(_WrappedLoader):
         _forget_failed_attempt()
         _before()
         self.real.exec_module(module)
-        _after(*_finder.callbacks)
+        _finder.callbacks_due = True
+        _finder.call_back_if_due()
 
 
 class _UserLoader(_WrappedLoader):
@@ -132,5 +140,9 @@ class _UserLoader(_WrappedLoader):
             from openprompt_meta.compat.versions import require
 
             require(_NAME)
-            importlib.import_module(_NAME)
-        self.real.exec_module(module)
+        _finder.users_in_progress += 1
+        try:
+            self.real.exec_module(module)
+        finally:
+            _finder.users_in_progress -= 1
+        _finder.call_back_if_due()
