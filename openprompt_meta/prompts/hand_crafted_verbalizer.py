@@ -80,22 +80,37 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
             raise VerbalizerError(
                 f"The hand-crafted verbalizer needs label words for {', '.join(map(repr, classes))}."
             )
+        words = words_by_class(label_words, classes)
         self._take_classes(classes)
-        self.label_words = words_by_class(label_words, classes)
+        self.label_words = words
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Nothing: the words were chosen beforehand."""
 
+    def safe_on_label_words_set(self) -> None:
+        """OpenPrompt's, but label words that are refused do not stop later ones from being taken."""
+        try:
+            super().safe_on_label_words_set()
+        finally:
+            self._in_on_label_words_set = False
+
     def generate_parameters(self) -> None:
         """Token ids and masks of the label words, as buffers rather than OpenPrompt's frozen parameters."""
-        for name in ("label_words_ids", "words_ids_mask", "label_words_mask"):
-            self._buffers.pop(name, None)
+        empty = [i for i, words in enumerate(self.label_words) if not any(map(self._token_ids, words))]
+        if empty:
+            raise VerbalizerError(
+                f"The tokenizer makes nothing of the label words of class {self._class_names(empty)}. Give words that "
+                "it knows."
+            )
+        before = self._buffers.get("label_words_ids")
         super().generate_parameters()
         for name in ("label_words_ids", "words_ids_mask", "label_words_mask"):
-            self.register_buffer(name, self._parameters.pop(name).data)
-        empty = (self.label_words_mask.sum(dim=-1) == 0).nonzero().flatten().tolist()
-        if empty:
-            raise VerbalizerError(f"The tokenizer makes nothing of the label words of class {empty}.")
+            made = self._parameters.pop(name).data
+            self.register_buffer(name, made if before is None else made.to(before.device))
+
+    def _token_ids(self, word: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(word, add_special_tokens=False)
+        return ids
 
     def gather_outputs(self, outputs: Any) -> Tensor:
         """The vocabulary logits."""
@@ -109,13 +124,18 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
 
     def process_logits(self, logits: Tensor, **kwargs: Any) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``, from the [MASK]'s vocabulary logits ``[B, V]``."""
+        if "label_words_ids" not in self._buffers:
+            raise VerbalizerError(
+                "The hand-crafted verbalizer has no label words yet: give label_words, or call begin_task with some."
+            )
         words: Tensor = self.project(logits)  # [B, C, W], far below zero where a class has fewer than W words
         if getattr(self, "_calibrate_logits", None) is not None:
             words = torch.log(self.calibrate(label_words_probs=self.normalize(words)) + 1e-15)
         present: Tensor = self.label_words_mask.bool()
+        number = present.sum(dim=-1).to(words.dtype)
         if self.aggregation == "logits":
-            scores = words.masked_fill(~present, 0.0).sum(dim=-1) / present.sum(dim=-1)
+            scores = words.masked_fill(~present, 0.0).sum(dim=-1) / number
         else:
-            scores = words.masked_fill(~present, -torch.inf).logsumexp(dim=-1) - present.sum(dim=-1).log()
+            scores = words.masked_fill(~present, -torch.inf).logsumexp(dim=-1) - number.log()
         log_probabilities: Tensor = scores.log_softmax(dim=-1)
         return log_probabilities

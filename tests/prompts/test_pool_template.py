@@ -135,7 +135,8 @@ def test_two_texts_and_meta_are_filled_in(bert):
     batch = batch_of(bert, template, examples(TEXTS[:1], [0]))
     tokens = bert.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     soft = batch["soft_token_ids"][0].tolist()
-    shown = " ".join("P" if soft[i] else token for i, token in enumerate(tokens) if token != "[PAD]" or soft[i])
+    length = int(batch["attention_mask"].sum())
+    shown = " ".join("P" if soft[i] else token for i, token in enumerate(tokens[:length]))
     assert shown == "[CLS] the rain and the wind on my trip P P P day 0 in sky : [MASK] [SEP]"
 
 
