@@ -48,7 +48,7 @@ def _lines_of(key: Key, config: RunConfig) -> list[str]:
 
 
 def _scalar(value: object) -> str:
-    # Between double quotes a line break is an escape, not a matter of indentation.
+    # Between double quotes a line break is an escape: one line a key, whatever it holds.
     style = '"' if isinstance(value, str) and "\n" in value else None
     dumped: str = yaml.safe_dump(
         value, default_style=style, default_flow_style=True, width=float("inf"), allow_unicode=True

@@ -49,7 +49,7 @@ def read_yaml(path: str | os.PathLike[str]) -> YamlFile:
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{file} is larger than {MAX_BYTES:,} bytes, too large for a configuration.")
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}, line {line}: the file is not UTF-8 ({error.reason}). Save it as UTF-8.") from None

@@ -66,6 +66,8 @@ def test_all_problems_are_listed_at_once_each_under_its_path() -> None:
         ("inner_lr", "meta.inner_lr"),
         ("plm.inner_lr", "meta.inner_lr"),
         ("plm.innerlr", "meta.inner_lr"),
+        ("temperature", "rep_verbalizer.temperature"),
+        ("rep_verbalizer.inner_steps", "meta.inner_steps"),
         ("seed", "run.seeds"),
         ("verbaliser", "verbalizer"),
         ("metta", "meta"),
@@ -101,7 +103,7 @@ def test_a_key_that_is_no_text_is_refused() -> None:
     ("path", "value", "told"),
     [
         ("meta.way", "five", "got the text 'five', expected a whole number of at least 2"),
-        ("meta.way", True, "got true, expected a whole number"),
+        ("meta.shot", True, "got true, expected a whole number"),
         ("meta.way", 5.0, "got 5.0, expected a whole number"),
         ("meta.way", [5], "got the list [5], expected a whole number"),
         ("meta.way", {"a": 5}, "got a section with keys of its own, expected a whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,12 @@ def test_every_key_that_counts_is_written_with_its_meaning() -> None:
     for key in describe():
         if not key.section.endswith("_verbalizer") or key.section == "rep_verbalizer":
             assert key.name in (content[key.section] if key.section else content)
+
+
+def test_every_key_is_written_on_one_line() -> None:
+    written = to_yaml(config_from_mapping({"run": {"folder": "a\n---\nb"}}))
+    lines = [line for line in written.splitlines() if line and not line.lstrip().startswith("#")]
+    assert all(re.match(r"(?:  )?\w+:", line) for line in lines)
 
 
 def test_settings_of_a_verbalizer_that_is_not_chosen_are_written_if_they_were_changed() -> None:
