@@ -38,6 +38,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
         label_words: LabelWords | None,
         mix_lambda: float,
         aggregation: str,
+        /,  # so that others, for the next class in line, may have a model too
         **others: Any,
     ) -> None:
         super().__init__(

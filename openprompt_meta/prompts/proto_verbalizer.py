@@ -111,6 +111,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
             mix_lambda,
             aggregation,
             # What follows is for OpenPrompt's constructor; label words are the hand-crafted part's business.
+            model=model,
             lr=lr,
             mid_dim=mid_dim,
             epochs=epochs,
