@@ -87,6 +87,12 @@ def installed_version(package: str) -> Version | None:
         return None
 
 
+def installed_versions() -> dict[str, str]:
+    """Package → version of everything in :data:`REQUIREMENTS` that is installed, for the record of a run."""
+    found = {package: installed_version(package) for package in REQUIREMENTS}
+    return {package: str(version) for package, version in found.items() if version is not None}
+
+
 def python_version() -> Version:
     """The version of the running Python."""
     return Version(platform.python_version())

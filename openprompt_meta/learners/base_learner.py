@@ -82,7 +82,7 @@ class BaseLearner:
         return F.nll_loss(log_probabilities, labels, reduction=self.loss)
 
     def query_log_probabilities(self, pool: PromptPool, task: Task, steps_taken: int) -> Tensor:
-        """log P of the query set's classes, ``[n, C]``, under a pool adapted by ``steps_taken`` steps."""
+        """Give log P of the query set's classes, ``[n, C]``, under a pool adapted by ``steps_taken`` steps."""
         verbalizer = self.classifier.verbalizer
         with pool_in_place(self.classifier.template, pool):
             if self.label_embeddings == "adapted" or steps_taken == 0:

@@ -1,6 +1,17 @@
-"""The masked language model: loading it, and OpenPrompt's wrapper for its tokenizer."""
+"""The masked language model: loading it, wrapping its tokenizer, reading its [MASK]."""
 
+from openprompt_meta.model.encoded_texts import EncodedTexts
 from openprompt_meta.model.loading import LoadedMLM, has_vocabulary_head, load_mlm
+from openprompt_meta.model.mask_classifier import MaskClassifier, MaskOnlyClassifier, MaskReading
 from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
 
-__all__ = ["LoadedMLM", "MaskedLMTokenizerWrapper", "has_vocabulary_head", "load_mlm"]
+__all__ = [
+    "EncodedTexts",
+    "LoadedMLM",
+    "MaskClassifier",
+    "MaskOnlyClassifier",
+    "MaskReading",
+    "MaskedLMTokenizerWrapper",
+    "has_vocabulary_head",
+    "load_mlm",
+]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from openprompt import PromptForClassification
 from torch import Tensor
 
 from openprompt_meta.errors import ModelError
+from openprompt_meta.model.length_groups import divide_batch
 from openprompt_meta.model.vocabulary_head import vocabulary_head
 
 __all__ = ["MaskClassifier", "MaskOnlyClassifier", "MaskReading"]
@@ -41,7 +43,10 @@ class MaskClassifier(PromptForClassification):
 
 
 class MaskOnlyClassifier(MaskClassifier):
-    """The same predictions with the vocabulary head run at the [MASK] only, and not at all if nobody asks for it.
+    """The same predictions with less work.
+
+    The vocabulary head is run at the [MASK] only, and not at all if nobody asks for it; texts of very different
+    lengths go through the model in separate passes instead of being padded to the longest.
 
     Raises:
         ModelError: for a language model whose head is not known; :class:`MaskClassifier` takes any.
@@ -61,11 +66,16 @@ class MaskOnlyClassifier(MaskClassifier):
 
     def read_mask(self, batch: Mapping[str, Any]) -> MaskReading:
         """What the language model says at the [MASK] of each text of a wrapped batch."""
+        parts, where = divide_batch(batch)
+        features = torch.cat([self._encode(part) for part in parts])[where]
+        return MaskReading(features, None if self._head is None else self._head(features))
+
+    def _encode(self, batch: Mapping[str, Any]) -> Tensor:
         prepared = self.template.process_batch(batch)
         inputs = {key: prepared[key] for key in prepared if key in self._encoder_keys and key != "labels"}
         hidden: Tensor = self.plm.base_model(**inputs).last_hidden_state  # [B, L, d_o]
         features: Tensor = self.extract_at_mask(hidden, batch)
-        return MaskReading(features, None if self._head is None else self._head(features))
+        return features
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``."""

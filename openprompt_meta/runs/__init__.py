@@ -1,0 +1,14 @@
+"""Runs: training with validation, checkpoints and resume, testing, results."""
+
+from openprompt_meta.runs.run import Run, load_run_config, open_dataset
+from openprompt_meta.runs.summary import SeedsSummary, TasksSummary, summarise_seeds, summarise_tasks
+
+__all__ = [
+    "Run",
+    "SeedsSummary",
+    "TasksSummary",
+    "load_run_config",
+    "open_dataset",
+    "summarise_seeds",
+    "summarise_tasks",
+]

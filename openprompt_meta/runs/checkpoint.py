@@ -1,0 +1,120 @@
+"""Checkpoints: one safetensors file with pool, optimiser and progress, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from openprompt_meta.errors import RunError
+from openprompt_meta.files import write_whole
+from openprompt_meta.learners import MetaLearner
+
+__all__ = ["Progress", "load_pool", "read_checkpoint", "write_checkpoint"]
+
+FORMAT = "openprompt_meta.checkpoint"
+FORMAT_VERSION = "1"
+_POOL = "pool."
+_OPTIMIZER = "optimizer."
+
+
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    iteration: int = 0
+    """Meta-iterations done."""
+    validated: int = -1
+    """Iteration of the last finished validation."""
+    best_iteration: int = -1
+    best_accuracy: float = -1.0
+    """On validation tasks."""
+    stale_validations: int = 0
+    """Validations since the last gain."""
+
+
+def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> None:
+    """Save pool, optimiser state and progress.
+
+    Raises:
+        RunError: the disk is full or the folder unwritable; the checkpoint before stays.
+    """
+    tensors = {_POOL + name: value for name, value in learner.pool.state_dict().items()}
+    for index, state in learner.optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value)
+    metadata = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "progress": json.dumps(asdict(progress)),
+    }
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    try:
+        write_whole(path, safetensors.torch.save(plain, metadata))
+    except OSError as error:
+        raise RunError(f"The checkpoint {path} cannot be written: {error}. The one before it is untouched.") from None
+
+
+def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
+    """Restore pool and optimiser state from a checkpoint, bit by bit, and return the progress.
+
+    Raises:
+        RunError: the file is missing, damaged, of another kind, or of another pool.
+    """
+    tensors, metadata = _read(path)
+    _load_pool_tensors(path, tensors, learner.pool)
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(_OPTIMIZER):
+            index, key = name.removeprefix(_OPTIMIZER).split(".", maxsplit=1)
+            state.setdefault(int(index), {})[key] = value
+    learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
+    return _progress(path, metadata)
+
+
+def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
+    """Restore the pool alone, for testing and use."""
+    tensors, metadata = _read(path)
+    _load_pool_tensors(path, tensors, pool)
+    return _progress(path, metadata)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except FileNotFoundError:
+        raise RunError(f"There is no checkpoint {path}. Train first, or resume the run that was cut off.") from None
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"The checkpoint {path} cannot be read: {error}. It is damaged or no checkpoint.") from None
+    if metadata.get("format") != FORMAT or metadata.get("format_version") != FORMAT_VERSION:
+        raise RunError(
+            f"{path} is a {metadata.get('format', 'foreign file')!r}, version {metadata.get('format_version')!r}; "
+            f"expected {FORMAT!r}, version {FORMAT_VERSION!r}."
+        )
+    return tensors, metadata
+
+
+def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn.Module) -> None:
+    saved = {name.removeprefix(_POOL): value for name, value in tensors.items() if name.startswith(_POOL)}
+    expected = {name: tuple(value.shape) for name, value in pool.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in saved.items()}
+    if found != expected:
+        raise RunError(f"{path} holds a pool of shapes {found}; the configuration asks for {expected}.")
+    pool.load_state_dict(saved)
+
+
+def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
+    try:
+        values: dict[str, Any] = json.loads(metadata["progress"])
+        return Progress(**{field.name: values[field.name] for field in fields(Progress)})
+    except (KeyError, ValueError, TypeError):
+        raise RunError(f"{path} does not say how far its run had come; it is damaged.") from None

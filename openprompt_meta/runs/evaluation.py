@@ -1,0 +1,47 @@
+"""Judging a method on many tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from openprompt_meta.learners import MetaLearner, TaskOutcome
+from openprompt_meta.methods import TaskSource
+
+__all__ = ["Interrupted", "judge_tasks"]
+
+
+class Interrupted(Exception):  # noqa: N818 - a message to the caller, not a failure
+    """A stop was asked for before the tasks were through."""
+
+
+def judge_tasks(
+    learner: MetaLearner,
+    source: TaskSource,
+    tasks: int,
+    steps: int,
+    bar: Any = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[TaskOutcome]:
+    """Judge tasks 0 .. ``tasks - 1`` of a split, each from the same pool.
+
+    Args:
+        learner: gives the pool and adapts copies of it.
+        source: the split's tasks.
+        tasks: how many.
+        steps: inner steps, J.
+        bar: a tqdm bar to advance.
+        stop: asked before each task.
+
+    Raises:
+        Interrupted: ``stop`` said so.
+    """
+    outcomes = []
+    for index in range(tasks):
+        if stop():
+            raise Interrupted
+        outcomes.append(learner.judge(source[index], steps))
+        if bar is not None:
+            bar.update()
+            bar.set_postfix(accuracy=f"{100 * sum(o.accuracy for o in outcomes) / len(outcomes):.1f}")
+    return outcomes

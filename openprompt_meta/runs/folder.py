@@ -1,0 +1,125 @@
+"""A run's folder: what is where in it, and that only one run writes there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openprompt_meta.errors import RunError
+from openprompt_meta.files import write_whole
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; two runs in one folder are then the user's to avoid
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["RunFolder", "SeedFolder"]
+
+
+class RunFolder:
+    """The folder of one run over one or more seeds.
+
+    ``config.yaml`` (resolved), ``versions.json``, ``results.json`` and one folder a seed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def results_file(self) -> Path:
+        """What came out, for programs."""
+        return self.path / "results.json"
+
+    @property
+    def versions_file(self) -> Path:
+        """Which versions it was run with."""
+        return self.path / "versions.json"
+
+    def seed(self, seed: int) -> SeedFolder:
+        """The folder of one seed."""
+        return SeedFolder(self.path / f"seed-{seed}")
+
+    def create(self) -> None:
+        """Make the folder, or say why it cannot be made."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"The run folder {self.path} cannot be made: {error}. Choose another run.folder.") from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process; a second one is refused until the first has ended."""
+        self.create()
+        with (self.path / ".lock").open("a", encoding="utf-8") as lock:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise RunError(
+                        f"Another process is running in {self.path}. Wait for it, or choose another run.folder."
+                    ) from None
+            yield
+
+
+class SeedFolder:
+    """The folder of one seed: ``metrics.jsonl``, ``checkpoints/last`` and ``checkpoints/best``, ``test.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def last_checkpoint(self) -> Path:
+        """Where to go on from."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    @property
+    def best_checkpoint(self) -> Path:
+        """The best on validation tasks."""
+        return self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        """One JSON object a line: meta-iterations and validations."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def test_file(self) -> Path:
+        """Accuracy of every test task."""
+        return self.path / "test.json"
+
+    def create(self) -> None:
+        """Make the folders."""
+        self.last_checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Append a record to the metrics."""
+        with self.metrics_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All records so far; a line cut off by a kill is left out."""
+        if not self.metrics_file.exists():
+            return []
+        records = []
+        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):
+                records.append(json.loads(line))
+        return records
+
+    def forget_after(self, iteration: int, validated: int) -> None:
+        """Drop records that a resumed run will write again: steps and validations later than the checkpoint's."""
+        kept = [
+            record
+            for record in self.metrics()
+            if record["iteration"] <= (validated if record["kind"] == "validation" else iteration)
+        ]
+        write_whole(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept))

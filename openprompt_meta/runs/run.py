@@ -1,0 +1,197 @@
+"""A whole run, from a configuration to a folder of results: load, train, test, for each seed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from openprompt_meta.compat.versions import installed_versions
+from openprompt_meta.config import RunConfig, load_config, to_yaml
+from openprompt_meta.data import TextDataset, load
+from openprompt_meta.errors import RunError
+from openprompt_meta.files import write_whole
+from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
+from openprompt_meta.model import LoadedMLM
+from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
+from openprompt_meta.runs.folder import RunFolder, SeedFolder
+from openprompt_meta.runs.interrupts import StopRequest
+from openprompt_meta.runs.summary import summarise_seeds
+from openprompt_meta.runs.tensorboard import tensorboard_writer
+from openprompt_meta.runs.training import Training
+
+__all__ = ["Run", "load_run_config", "open_dataset"]
+
+logger = logging.getLogger(__name__)
+
+
+def open_dataset(config: RunConfig) -> TextDataset:
+    """The data set that a configuration names."""
+    section = config.dataset
+    return load(
+        section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name),
+        format=section.format,
+        name=section.name,
+        text_column=section.text_column,
+        label_column=section.label_column,
+        split=section.splits,
+        counts=section.split_counts,
+        seed=section.split_seed,
+        label_words=section.label_words,
+        drop=("conflicts",) if section.drop_ambiguous else (),
+    )
+
+
+def load_run_config(folder: str | Path) -> RunConfig:
+    """The configuration that a run folder was made with."""
+    file = RunFolder(folder).config_file
+    if not file.is_file():
+        raise RunError(f"{folder} is not a run folder: it has no {file.name}. Start with: openprompt-meta train YAML")
+    return load_config(file)
+
+
+class Run:
+    """Trains and tests what a configuration asks for, in one folder.
+
+    Whatever is finished is not done again, so calling :meth:`train` on an interrupted folder resumes it to the same
+    numbers.
+
+    Args:
+        config: the run.
+        folder: where everything goes.
+        show_progress: draw progress bars on stderr.
+    """
+
+    def __init__(self, config: RunConfig, folder: str | Path, show_progress: bool = True) -> None:
+        self.config = config
+        self.folder = RunFolder(folder)
+        self.show_progress = show_progress
+
+    def train(self) -> dict[str, Any] | None:
+        """Train and test every seed.
+
+        Returns:
+            The content of ``results.json``; ``None`` if a signal stopped the run before its end.
+
+        Raises:
+            RunError: another process runs in the folder, or it was made with another configuration.
+        """
+        with self.folder.locked(), StopRequest() as stop:
+            self._claim()
+            dataset, loaded = self._load()
+            for seed in self.config.run.seeds:
+                method = build_metaprompter(self.config, loaded, dataset, seed)
+                if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
+                    logger.warning(
+                        "Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path
+                    )
+                    return None
+            return self._write_results()
+
+    def test(self, tasks: int | None = None) -> dict[str, Any]:
+        """Judge the best checkpoints on test tasks again, without writing to the run folder.
+
+        Args:
+            tasks: how many; as configured if ``None``.
+        """
+        meta = replace(self.config.meta, test_tasks=tasks or self.config.meta.test_tasks)
+        dataset, loaded = self._load()
+        accuracies = []
+        for seed in self.config.run.seeds:
+            method = build_metaprompter(self.config, loaded, dataset, seed)
+            load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
+            accuracies.append(self._judge(method, meta.test_tasks, f"test, seed {seed}", lambda: False))
+        return self._results(accuracies)
+
+    # -- one seed ---------------------------------------------------------------------------------------------------
+
+    def _train_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
+        folder = self.folder.seed(seed)
+        with tensorboard_writer(folder.path, self.config.run.tensorboard) as on_record:
+            return Training(
+                method,
+                self.config.meta,
+                folder,
+                self.config.run.checkpoint_every,
+                stop=lambda: stop.requested,
+                show_progress=self.show_progress,
+                on_record=on_record,
+            ).run()
+
+    def _test_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
+        folder = self.folder.seed(seed)
+        if folder.test_file.exists():
+            return True
+        progress = load_pool(folder.best_checkpoint, method.learner.pool)
+        try:
+            accuracies = self._judge(method, self.config.meta.test_tasks, f"test, seed {seed}", lambda: stop.requested)
+        except Interrupted:
+            return False
+        content = {"seed": seed, "best_iteration": progress.best_iteration, "accuracies": accuracies}
+        write_whole(folder.test_file, json.dumps(content) + "\n")
+        return True
+
+    def _judge(self, method: MetaPrompter, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
+        with tqdm(total=tasks, desc=title, unit="task", disable=not self.show_progress) as bar:
+            outcomes = judge_tasks(
+                method.learner, method.sources["test"], tasks, self.config.meta.inner_steps_eval, bar, stop
+            )
+        return [outcome.accuracy for outcome in outcomes]
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    def _load(self) -> tuple[TextDataset, LoadedMLM]:
+        if self.config.run.threads is not None:
+            torch.set_num_threads(self.config.run.threads)
+        dataset = open_dataset(self.config)  # first: its errors are quick, the model's loading is not
+        return dataset, load_language_model(self.config)
+
+    def _claim(self) -> None:
+        """Write the resolved configuration, or make sure that the folder's is the same."""
+        text = to_yaml(self.config)
+        if not self.folder.config_file.exists():
+            write_whole(self.folder.config_file, text)
+        elif load_config(self.folder.config_file) != self.config:
+            raise RunError(
+                f"{self.folder.path} holds a run with another configuration (see {self.folder.config_file}). "
+                f"Choose another run.folder, or go on with that one: openprompt-meta resume {self.folder.path}"
+            )
+        versions = {"python": platform.python_version(), "platform": platform.platform(), **installed_versions()}
+        write_whole(self.folder.versions_file, json.dumps(versions, indent=2) + "\n")
+
+    def _write_results(self) -> dict[str, Any]:
+        folders = [self.folder.seed(seed) for seed in self.config.run.seeds]
+        results = self._results([_accuracies(folder) for folder in folders])
+        write_whole(self.folder.results_file, json.dumps(results, indent=2) + "\n")
+        return results
+
+    def _results(self, accuracies: list[list[float]]) -> dict[str, Any]:
+        # A transductive figure has looked at the query set; it never stands where an inductive one is expected.
+        transductive = (
+            self.config.verbalizer == "rep_verbalizer" and self.config.rep_verbalizer.centring == "transductive"
+        )
+        kind = "transductive" if transductive else "inductive"
+        return {
+            "dataset": self.config.dataset.name,
+            "model": self.config.plm.model_path,
+            "way": self.config.meta.way,
+            "shot": self.config.meta.shot,
+            "verbalizer": self.config.verbalizer,
+            "test_accuracy": {kind: summarise_seeds(accuracies).as_dict()},
+            "seeds": self.config.run.seeds,
+            "command": " ".join(sys.argv),
+        }
+
+
+def _accuracies(folder: SeedFolder) -> list[float]:
+    values: list[float] = json.loads(folder.test_file.read_text(encoding="utf-8"))["accuracies"]
+    return values

@@ -1,0 +1,147 @@
+"""The training loop of one seed: meta-iterations, validation, the best checkpoint, resuming."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from openprompt_meta.config import MetaSection
+from openprompt_meta.methods import MetaPrompter
+from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
+from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
+from openprompt_meta.runs.folder import SeedFolder
+from openprompt_meta.runs.summary import summarise_tasks
+
+__all__ = ["Training"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Training:
+    """Meta-trains a method in a folder, from the folder's last checkpoint if there is one.
+
+    Tasks are numbered and drawn by number, and nothing else is random, so pool, optimiser and the number of the next
+    iteration are all there is to resume from.
+
+    Attributes:
+        method: what is trained.
+        meta: how.
+        folder: where checkpoints and metrics go.
+        checkpoint_every: iterations between checkpoints.
+        stop: asked after every iteration and validation task; true ends the loop after saving.
+        show_progress: draw progress bars on stderr.
+        on_record: told of every record that is logged.
+    """
+
+    method: MetaPrompter
+    meta: MetaSection
+    folder: SeedFolder
+    checkpoint_every: int = 50
+    stop: Callable[[], bool] = lambda: False
+    show_progress: bool = True
+    on_record: Callable[[dict[str, Any]], None] = lambda record: None
+    progress: Progress = field(default_factory=Progress)
+
+    def run(self) -> bool:
+        """Train to the end, or until asked to stop.
+
+        Returns:
+            Whether training is finished; if not, another call goes on from here.
+        """
+        self.folder.create()
+        if self.folder.last_checkpoint.exists():
+            self.progress = read_checkpoint(self.folder.last_checkpoint, self.method.learner)
+        self.folder.forget_after(self.progress.iteration, self.progress.validated)
+        with self._bar(self.meta.iterations, "meta-training", self.progress.iteration) as bar:
+            while True:
+                if self._validation_is_due():
+                    try:
+                        self._validate(bar)
+                    except Interrupted:
+                        break
+                if self._is_finished() or self.stop():
+                    break
+                self._step(bar)
+        self._save()
+        return self._is_finished() and not self._validation_is_due()
+
+    def _is_finished(self) -> bool:
+        patience = self.meta.patience
+        out_of_patience = patience is not None and self.progress.stale_validations >= patience
+        return self.progress.iteration >= self.meta.iterations or out_of_patience
+
+    def _validation_is_due(self) -> bool:
+        at = self.progress.iteration
+        return at > self.progress.validated and (at % self.meta.validate_every == 0 or at >= self.meta.iterations)
+
+    def _step(self, bar: Any) -> None:
+        first = self.progress.iteration * self.meta.meta_batch
+        started = time.perf_counter()
+        source = self.method.sources["train"]
+        step = self.method.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
+        self.progress.iteration += 1
+        self._log(
+            kind="step",
+            iteration=self.progress.iteration,
+            loss=step.loss,
+            accuracy=step.accuracy,
+            inner_losses=step.inner_losses,
+            gradient_norm=step.gradient_norm,
+            seconds=time.perf_counter() - started,
+        )
+        bar.update()
+        bar.set_postfix(loss=f"{step.loss:.3f}", accuracy=f"{100 * step.accuracy:.1f}", best=self._best())
+        if self.progress.iteration % self.checkpoint_every == 0:
+            self._save()
+
+    def _validate(self, bar: Any) -> None:
+        started = time.perf_counter()
+        with self._bar(self.meta.valid_tasks, "validation", leave=False) as inner:
+            outcomes = judge_tasks(
+                self.method.learner,
+                self.method.sources["valid"],
+                self.meta.valid_tasks,
+                self.meta.inner_steps_eval,
+                inner,
+                self.stop,
+            )
+        accuracy = summarise_tasks([outcome.accuracy for outcome in outcomes])
+        now = self.progress
+        now.validated = now.iteration
+        gained = accuracy.mean > now.best_accuracy + self.meta.min_gain
+        now.stale_validations = 0 if gained else now.stale_validations + 1
+        if accuracy.mean > now.best_accuracy:
+            now.best_iteration, now.best_accuracy = now.iteration, accuracy.mean
+            write_checkpoint(self.folder.best_checkpoint, self.method.learner, now)
+        self._log(
+            kind="validation",
+            iteration=now.iteration,
+            accuracy=accuracy.mean,
+            interval=accuracy.interval,
+            loss=sum(outcome.loss for outcome in outcomes) / len(outcomes),
+            seconds=time.perf_counter() - started,
+        )
+        logger.info("Iteration %d: validation accuracy %s (best %s).", now.iteration, accuracy, self._best())
+        bar.set_postfix(validation=f"{100 * accuracy.mean:.1f}", best=self._best())
+        self._save()
+
+    def _best(self) -> str:
+        return f"{100 * self.progress.best_accuracy:.1f}" if self.progress.best_iteration >= 0 else "-"
+
+    def _save(self) -> None:
+        write_checkpoint(self.folder.last_checkpoint, self.method.learner, self.progress)
+
+    def _log(self, **record: Any) -> None:
+        self.folder.log(record)
+        self.on_record(record)
+
+    def _bar(self, total: int, description: str, initial: int = 0, leave: bool = True) -> Any:
+        return tqdm(
+            total=total, desc=description, initial=initial, leave=leave, disable=not self.show_progress, unit="task"
+        )
