@@ -13,7 +13,13 @@ from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.config_keys import refuse_unknown_keys
 from openprompt_meta.prompts.label_words import LabelWords
 
-__all__ = ["EpisodicVerbalizer", "check_labelled_features", "mask_features", "require_vocabulary_head"]
+__all__ = [
+    "EpisodicVerbalizer",
+    "checked_labels",
+    "mask_features",
+    "require_vocabulary_head",
+    "vocabulary_logits",
+]
 
 
 class EpisodicVerbalizer(Verbalizer):
@@ -68,6 +74,21 @@ class EpisodicVerbalizer(Verbalizer):
             raise VerbalizerError(f"A task needs at least two classes with distinct names, got {names}.")
         self.classes, self.num_classes = names, len(names)
 
+    def _checked_support(self, features: Tensor, labels: Tensor) -> Tensor:
+        """:func:`checked_labels` of a support set, in which every class must have an example."""
+        if self.num_classes is None:
+            raise VerbalizerError(
+                f"{type(self).__name__} does not know its classes: give classes, or call begin_task."
+            )
+        labels = checked_labels(features, labels, self.num_classes)
+        present = set(labels.tolist())
+        missing = [i for i in range(self.num_classes) if i not in present]
+        if missing:
+            raise VerbalizerError(
+                f"No support example for class {self._class_names(missing)}. Each class needs at least one."
+            )
+        return labels
+
     def _class_names(self, indices: Sequence[int]) -> str:
         return ", ".join(repr(self.classes[i]) if self.classes else str(i) for i in indices)
 
@@ -109,8 +130,8 @@ _NO_HEAD = (
 )
 
 
-def check_labelled_features(features: Tensor, labels: Tensor, num_classes: int) -> None:
-    """Refuse a support set whose parts do not fit together."""
+def checked_labels(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The labels ``[n]`` of ``features`` ``[n, d_o]``, on their device, after a check that the two fit together."""
     if features.dim() != 2 or labels.shape != features.shape[:1] or len(labels) == 0:
         raise VerbalizerError(
             f"Expected features [n, d] and labels [n] with n ≥ 1 (one [MASK] a text), got "
@@ -121,3 +142,4 @@ def check_labelled_features(features: Tensor, labels: Tensor, num_classes: int) 
             f"Labels must lie between 0 and {num_classes - 1} for {num_classes} classes, got "
             f"{int(labels.min())} to {int(labels.max())}."
         )
+    return labels.to(features.device).long()

@@ -12,11 +12,7 @@ from openprompt.prompts import ProtoVerbalizer as OpenPromptProtoVerbalizer
 from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts.episodic import (
-    check_labelled_features,
-    mask_features,
-    require_vocabulary_head,
-)
+from openprompt_meta.prompts.episodic import mask_features, require_vocabulary_head
 from openprompt_meta.prompts.hand_crafted_verbalizer import HandCraftedVerbalizer
 from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.prompts.mixed_verbalizer import MixedVerbalizer
@@ -122,6 +118,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         )
         if multi_verb == "multi":
             require_vocabulary_head(model, "proto_verbalizer with multi_verb: multi")
+        if multi_verb == "multi" or mix_lambda < 1.0:  # with OpenPrompt's own arguments, which others do not have
             self.hand_crafted = HandCraftedVerbalizer(
                 tokenizer, classes, num_classes, label_words, prefix, multi_token_handler, aggregation
             )
@@ -148,8 +145,8 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Learn projection and prototypes on fixed features, by :attr:`epochs` steps of the contrastive loss."""
-        check_labelled_features(features, labels, self.num_classes)
-        features, labels = features.detach(), labels.to(features.device)
+        labels = self._checked_support(features, labels)
+        features = features.detach()
         loss = features.new_zeros(())
         with torch.enable_grad():
             for _ in range(self.epochs):

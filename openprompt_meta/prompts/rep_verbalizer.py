@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts.episodic import check_labelled_features
+from openprompt_meta.prompts.episodic import checked_labels
 from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.prompts.mixed_verbalizer import MixedVerbalizer
 
@@ -76,7 +76,7 @@ class RepVerbalizer(MixedVerbalizer):
             raise VerbalizerError(f"centring must be one of {', '.join(CENTRINGS)}; got {centring!r}.")
         if not temperature > 0 or (inner_temperature is not None and not inner_temperature > 0):
             raise VerbalizerError(
-                f"temperature and inner_temperature (ρ) must be above 0, got {temperature!r} and {inner_temperature!r}."
+                f"temperature and inner_temperature (ρ) must be above 0, got {temperature!r}, {inner_temperature!r}."
             )
         if not 0 < decay <= 1:
             raise VerbalizerError(f"decay must lie above 0 and not above 1, got {decay!r}.")
@@ -98,24 +98,17 @@ class RepVerbalizer(MixedVerbalizer):
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Average the support set's features by class; gradients flow through the averages."""
-        sums, counts = self._class_sums(features, labels)
-        missing = (counts == 0).nonzero().flatten().tolist()
-        if missing:
-            raise VerbalizerError(
-                f"No support example for class {self._class_names(missing)}. Each class needs at least one."
-            )
-        self._support = (sums, counts)
+        self._support = self._class_sums(features, self._checked_support(features, labels))
 
     def _class_sums(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        if self.num_classes is None:
-            raise VerbalizerError("RepVerbalizer does not know its classes: give classes, or call begin_task.")
-        check_labelled_features(features, labels, self.num_classes)
-        members = F.one_hot(labels.to(features.device), self.num_classes).to(features.dtype)  # [n, C]
+        members = F.one_hot(labels, self.num_classes).to(features.dtype)  # [n, C]
         return members.T @ features, members.sum(dim=0)
 
     def _observe(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Add a labelled training batch to the averages; the batch's own share carries gradients."""
-        sums, counts = self._class_sums(features, labels)
+        if self.num_classes is None:
+            raise VerbalizerError("RepVerbalizer does not know its classes: give classes, or call begin_task.")
+        sums, counts = self._class_sums(features, checked_labels(features, labels, self.num_classes))
         if self.feature_sum is None or self.feature_count is None or self.seen_this_round is None:
             self.feature_sum, self.feature_count = torch.zeros_like(sums), torch.zeros_like(counts)
             self.seen_this_round = torch.zeros_like(counts, dtype=torch.bool)

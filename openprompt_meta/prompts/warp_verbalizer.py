@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts.episodic import check_labelled_features
 from openprompt_meta.prompts.label_words import LabelWords, token_ids_of_words, words_by_class
 from openprompt_meta.prompts.mixed_verbalizer import MixedVerbalizer
 from openprompt_meta.prompts.query import ModelReference
@@ -75,7 +74,7 @@ class WarpVerbalizer(MixedVerbalizer):
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Learn the label embeddings on fixed features, by :attr:`fit_steps` steps of Adam on the mean loss."""
-        check_labelled_features(features, labels, self.num_classes)
+        labels = self._checked_support(features, labels)
         if self.fit_steps == 0:
             return
         features = features.detach()
@@ -93,7 +92,9 @@ class WarpVerbalizer(MixedVerbalizer):
 
     def _embeddings(self) -> nn.Parameter:
         if self.label_embeddings is None:
-            raise VerbalizerError(f"{type(self).__name__} does not know its classes: give them or begin_task.")
+            raise VerbalizerError(
+                f"{type(self).__name__} does not know its classes: give classes, or call begin_task."
+            )
         return self.label_embeddings
 
 
