@@ -21,7 +21,7 @@ help: ## list the targets
 install: $(STAMP) ## make the virtual environment with the tested set
 
 run: $(STAMP) ## do the main job: the quick start on the data that ships
-	@$(BIN)/python -m openprompt_meta quickstart
+	@$(BIN)/python runners/quickstart.py
 
 test: $(STAMP) ## run the tests
 	@$(BIN)/python -m pytest

@@ -1,18 +1,18 @@
 """The ``openprompt-meta`` command: parse, call, print.
 
-A subcommand is one function that adds its parser and names the function that runs it; :data:`COMMANDS` lists
-them.
+A subcommand is a module of :mod:`openprompt_meta.commands` with a function that adds its parser and names the function
+that runs it; :data:`COMMANDS` lists them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
+from openprompt_meta.commands import data, doctor, runs
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -55,23 +55,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_doctor(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser(
-        "doctor",
-        help="show what is installed, bridged and missing, and how to mend it",
-        description="Show what is installed, bridged and missing, and the command that mends each. "
-        "Exits with 1 if something that is needed is not in place.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_run_doctor)
-
-
-def _run_doctor(options: argparse.Namespace) -> int:
-    from openprompt_meta.compat.doctor import examine
-
-    report = examine()
-    print(json.dumps(report.as_dict(), indent=2) if options.json else report.as_text())
-    return report.exit_code
-
-
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (_add_doctor,)
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
+    doctor.add_parser,
+    data.add_parser,
+    runs.add_parsers,
+)

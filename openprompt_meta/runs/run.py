@@ -15,9 +15,9 @@ import torch
 from tqdm.auto import tqdm
 
 from openprompt_meta.compat.versions import installed_versions
-from openprompt_meta.config import RunConfig, load_config, to_yaml
-from openprompt_meta.data import TextDataset, load
-from openprompt_meta.errors import RunError
+from openprompt_meta.config import DatasetSection, RunConfig, load_config, to_yaml
+from openprompt_meta.data import Records, TextDataset, load, read_processor
+from openprompt_meta.errors import DataError, RunError, did_you_mean
 from openprompt_meta.files import write_whole
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
 from openprompt_meta.model import LoadedMLM
@@ -38,8 +38,8 @@ def open_dataset(config: RunConfig) -> TextDataset:
     """The data set that a configuration names."""
     section = config.dataset
     return load(
-        section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name),
-        format=section.format,
+        _source(section),
+        format="auto" if section.format == "processor" else section.format,
         name=section.name,
         text_column=section.text_column,
         label_column=section.label_column,
@@ -49,6 +49,19 @@ def open_dataset(config: RunConfig) -> TextDataset:
         label_words=section.label_words,
         drop=("conflicts",) if section.drop_ambiguous else (),
     )
+
+
+def _source(section: DatasetSection) -> str | Records:
+    if section.format == "processor":
+        from openprompt.data_utils import PROCESSORS
+
+        if section.name not in PROCESSORS:
+            raise DataError(
+                f"OpenPrompt has no data processor {section.name!r}.{did_you_mean(section.name, PROCESSORS)} "
+                f"It has: {', '.join(sorted(PROCESSORS))}."
+            )
+        return read_processor(PROCESSORS[section.name](), section.path or ".")
+    return section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name)
 
 
 def load_run_config(folder: str | Path) -> RunConfig:

@@ -42,7 +42,7 @@ def _train(options: argparse.Namespace) -> int:
     from openprompt_meta.config import load_config
 
     config = load_config(options.yaml, options.overrides)
-    folder = config.run.folder or Path("runs") / Path(options.yaml).with_suffix("").name
+    folder = config.run.folder or Path("runs") / config.dataset.name / Path(options.yaml).stem
     return _carry_out(options, config, folder)
 
 

@@ -1,0 +1,109 @@
+"""The quick start: meta-train on the data that ships, compare with doing without, classify a few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from openprompt_meta.config import RunConfig
+from openprompt_meta.data import TextDataset
+from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
+from openprompt_meta.methods.prototypes import mask_features, mean_features, prototype_accuracy
+from openprompt_meta.model import LoadedMLM
+from openprompt_meta.runs import Run, TasksSummary, open_dataset, summarise_tasks
+from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.evaluation import judge_tasks
+from openprompt_meta.runs.folder import RunFolder
+
+__all__ = ["Classified", "QuickStart"]
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A sentence of an unseen class, classified from a handful of examples."""
+
+    text: str
+    predicted: str
+    probability: float
+    correct: str
+
+
+class QuickStart:
+    """One run and what to compare it with, on the same test tasks and the same frozen encoder.
+
+    Args:
+        config: the run; its first seed is used.
+        folder: where the run goes; what is finished there is not done again.
+    """
+
+    def __init__(self, config: RunConfig, folder: str | Path) -> None:
+        self.config = config
+        self.folder = RunFolder(folder)
+        self._seed = config.run.seeds[0]
+        self._dataset: TextDataset = open_dataset(config)
+        self._loaded: LoadedMLM = load_language_model(config)
+
+    def without_training(self) -> Iterator[tuple[str, TasksSummary]]:
+        """Accuracy on unseen classes of what needs no training, a name and a summary each."""
+        method = self._method()
+        source, meta = method.sources["test"], self.config.meta
+        texts = self._dataset.test.texts
+        alternatives = {
+            "[MASK] of the bare template, class means": mask_features(source.texts),
+            "mean over tokens, class means": mean_features(self._loaded, texts, self.config.dataset.max_seq_length),
+        }
+        for name, features in alternatives.items():
+            episodes = tqdm(source.episodes.take(meta.test_tasks), name, meta.test_tasks, leave=False, unit="task")
+            yield name, summarise_tasks([prototype_accuracy(features, episode) for episode in episodes])
+        yield "prompt pool before meta-training", self._judge(method, "before meta-training")
+
+    def train(self) -> TasksSummary | None:
+        """Meta-train and test; ``None`` if interrupted."""
+        results = Run(self.config, self.folder.path).train()
+        if results is None:
+            return None
+        (summary,) = results["test_accuracy"].values()
+        return TasksSummary(summary["mean"], summary["interval"], summary["tasks"])
+
+    def save(self) -> Path:
+        """Write the learned template as an artefact that any OpenPrompt project can load."""
+        target = self.folder.path / "template"
+        self._trained().classifier.template.save_pretrained(target)
+        return target
+
+    def classify_some(self, sentences: int = 6) -> tuple[list[str], list[Classified]]:
+        """Classify a few sentences of one task of unseen classes, with its examples; the classes come first."""
+        method = self._trained()
+        source = method.sources["test"]
+        episode = source.episodes[0]
+        outcome = method.learner.judge(source[0], self.config.meta.inner_steps_eval)
+        best = outcome.log_probabilities.exp().max(dim=-1)
+        every = max(1, len(episode.query) // sentences)
+        chosen = range(0, len(episode.query), every)[:sentences]
+        classified = [
+            Classified(
+                text=self._dataset.test.texts[episode.query[i]],
+                predicted=episode.classes[int(best.indices[i])],
+                probability=float(best.values[i]),
+                correct=episode.classes[episode.query_labels[i]],
+            )
+            for i in chosen
+        ]
+        return list(episode.classes), classified
+
+    def _method(self) -> MetaPrompter:
+        return build_metaprompter(self.config, self._loaded, self._dataset, self._seed)
+
+    def _trained(self) -> MetaPrompter:
+        method = self._method()
+        load_pool(self.folder.seed(self._seed).best_checkpoint, method.learner.pool)
+        return method
+
+    def _judge(self, method: MetaPrompter, title: str) -> TasksSummary:
+        meta = self.config.meta
+        with tqdm(total=meta.test_tasks, desc=title, unit="task", leave=False) as bar:
+            outcomes = judge_tasks(method.learner, method.sources["test"], meta.test_tasks, meta.inner_steps_eval, bar)
+        return summarise_tasks([outcome.accuracy for outcome in outcomes])

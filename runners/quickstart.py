@@ -1,0 +1,61 @@
+"""The quick start, `make run`: meta-train on the demo intents and see what it is worth."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+from openprompt_meta.config import load_config
+from openprompt_meta.errors import OpenPromptMetaError
+
+DEMO = Path(__file__).parents[1] / "yamls" / "demo.yaml"
+
+
+def main() -> int:
+    """Run it and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", default="runs/demo/quickstart", help="run folder (default: %(default)s)")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to yamls/demo.yaml")
+    options = parser.parse_args()
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        return _quickstart(options.folder, options.overrides)
+    except OpenPromptMetaError as error:
+        print(f"quickstart: {error}", file=sys.stderr)
+        return 2
+
+
+def _quickstart(folder: str, overrides: list[str]) -> int:
+    config = load_config(DEMO, overrides)
+    meta = config.meta
+    started = time.monotonic()
+    print(
+        f"Demo intents, {meta.way} classes a task that nothing was trained on, {meta.shot} examples of each, "
+        f"{meta.test_tasks} tasks; frozen encoder: {config.plm.model_path}."
+    )
+    from openprompt_meta.use.quickstart import QuickStart  # torch and transformers, after the first line is out
+
+    quick = QuickStart(config, folder)
+    print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
+    for name, accuracy in quick.without_training():
+        print(f"  {name:<42}{accuracy}")
+    print(f"\nMeta-training a pool of prompts for {meta.iterations} tasks:")
+    accuracy = quick.train()
+    if accuracy is None:
+        return 130
+    print(f"\n  {'prompt pool after meta-training':<42}{accuracy}\n")
+    classes, sentences = quick.classify_some()
+    print(f"One task, from {meta.shot} examples of each: {', '.join(classes)}")
+    for one in sentences:
+        mark = "✓" if one.predicted == one.correct else f"✗ ({one.correct})"
+        print(f"  {one.probability:4.0%}  {one.predicted:<22}{mark}  {one.text}")
+    print(f"\nThe learned template is in {quick.save()}, the whole run in {folder}.")
+    print(f"That took {(time.monotonic() - started) / 60:.1f} minutes.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
