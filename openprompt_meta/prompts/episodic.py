@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from openprompt import Verbalizer
 from torch import Tensor, nn
 
-from openprompt_meta.errors import VerbalizerError
+from openprompt_meta.errors import ConfigError, VerbalizerError
 from openprompt_meta.prompts.config_keys import refuse_unknown_keys
-from openprompt_meta.prompts.label_words import LabelWords
+from openprompt_meta.prompts.label_words import LabelWords, read_label_words
 
 __all__ = [
     "EpisodicVerbalizer",
@@ -63,10 +64,18 @@ class EpisodicVerbalizer(Verbalizer):
 
     @classmethod
     def from_config(cls, config: Any, **kwargs: Any) -> EpisodicVerbalizer:
-        """OpenPrompt's, but a key that the verbalizer does not know is an error instead of being dropped."""
+        """OpenPrompt's, but a key that the verbalizer does not know is an error instead of being dropped.
+
+        Label words of a ``file_path`` are read first, so that the constructor has them like any others.
+        """
         refuse_unknown_keys(cls, config)
-        verbalizer: EpisodicVerbalizer = super().from_config(config, **kwargs)
-        return verbalizer
+        options = {**(config or {}), **kwargs}
+        if options.get("file_path") is not None:
+            if options.get("label_words") is not None:
+                raise ConfigError(f"{cls.__name__}: label_words and file_path both give label words. Keep one.")
+            options["label_words"] = read_label_words(options["file_path"], options.get("choice") or 0)
+        accepted = inspect.signature(cls).parameters
+        return cls(**{name: value for name, value in options.items() if name in accepted})
 
     def _take_classes(self, classes: Sequence[str]) -> None:
         names = list(classes)

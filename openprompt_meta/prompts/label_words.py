@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from openprompt_meta.errors import VerbalizerError
+from openprompt_meta.errors import ConfigError, VerbalizerError
 
-__all__ = ["LabelWords", "flatten_label_words", "token_ids_of_words", "words_by_class"]
+__all__ = ["LabelWords", "flatten_label_words", "read_label_words", "token_ids_of_words", "words_by_class"]
 
 LabelWords: TypeAlias = "Mapping[str, Sequence[str] | str] | Sequence[Sequence[str] | str]"
 
@@ -42,6 +45,44 @@ def words_by_class(label_words: LabelWords, classes: Sequence[str]) -> list[list
     if empty:
         raise VerbalizerError(f"The label words of {_listed(empty)} are empty. Give at least one word each.")
     return words
+
+
+def read_label_words(path: str, choice: int = 0) -> LabelWords:
+    """Label words from a file in one of OpenPrompt's formats.
+
+    Args:
+        path: a ``.json`` file with a mapping from classes to words, or a list of such mappings; or a ``.txt`` or
+            ``.csv`` file with a line for each class, words separated by commas, and an empty line between sets.
+        choice: which of several sets to take.
+
+    Raises:
+        ConfigError: naming the file, if there is nothing of the kind in it.
+    """
+    parse = {".json": _sets_in_json, ".jsonl": _sets_in_json, ".txt": _sets_in_lines, ".csv": _sets_in_lines}
+    suffix = Path(path).suffix
+    if suffix not in parse:
+        raise ConfigError(f"Label words are read from {', '.join(parse)} files; got {path}.")
+    try:
+        sets = parse[suffix](Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"Label words cannot be read from {path}: {error}.") from None
+    if not 0 <= choice < len(sets):
+        raise ConfigError(f"{path} holds {len(sets)} sets of label words; choice {choice} is none of them.")
+    if not isinstance(sets[choice], (Mapping, list)):
+        raise ConfigError(f"{path} should map classes to label words; found {sets[choice]!r}.")
+    chosen: LabelWords = sets[choice]
+    return chosen
+
+
+def _sets_in_json(content: str) -> list[Any]:
+    found = json.loads(content)
+    return found if isinstance(found, list) else [found]
+
+
+def _sets_in_lines(content: str) -> list[Any]:
+    lines = [line.strip() for line in content.splitlines()]
+    blocks = [list(block) for some, block in groupby(lines, key=bool) if some]
+    return [[[word.strip() for word in line.split(",")] for line in block] for block in blocks]
 
 
 def flatten_label_words(label_words: LabelWords) -> list[str]:

@@ -216,10 +216,10 @@ def test_openprompts_arguments_reach_the_hand_crafted_part(bert, mix_lambda):
         CLASSES,
         label_words=WORDS,
         mix_lambda=mix_lambda,
-        multi_token_handler="max",
+        multi_token_handler="max",  # noqa: S106
         prefix="",
     )
-    assert verbalizer.hand_crafted.multi_token_handler == "max"
+    assert verbalizer.hand_crafted.multi_token_handler == "max"  # noqa: S105
     assert verbalizer.hand_crafted.prefix == ""
 
 
