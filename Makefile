@@ -6,6 +6,8 @@ VENV ?= .venv
 STAMP := $(VENV)/.installed
 LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
 BIN := $(VENV)/bin
+# Conflicts are expected: OpenPrompt and learn2learn ask for what cannot be had, and are installed without it.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-warn-conflicts -q
 
 # "ok", or the version if it is too old, or nothing if there is no such program. Runs on any Python.
 PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info >= (3, 10) else "%d.%d" % sys.version_info[:2])' 2>/dev/null)
@@ -44,7 +46,7 @@ $(STAMP): $(LISTS)
 	$(if $(filter ok,$(PYTHON_CHECK)),,$(error '$(PYTHON)' is Python $(PYTHON_CHECK), but 3.10 or newer is needed: name one, e.g. 'make PYTHON=python3.11 $(or $(MAKECMDGOALS),install)'))
 	$(if $(COMPILER),,$(error a C compiler is needed to build learn2learn and none of cc, gcc and clang was found: install one, e.g. with 'apt-get install build-essential' or 'xcode-select --install'))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements/lock.txt
-	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --config-settings=--build-option=build_ext -r requirements/no-deps.txt
-	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	$(PIP) -r requirements/lock.txt
+	$(PIP) --no-deps --config-settings=--build-option=build_ext -r requirements/no-deps.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

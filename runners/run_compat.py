@@ -87,7 +87,7 @@ def environment(role: str, newest: str | None) -> str:
         own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
         # addsitedir, unlike a bare path, also follows the .pth files there, by which this package is installed.
         (own / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-        execute([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *lines])
+        execute([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-warn-conflicts", *lines])
         stamp.write_text(state)
     return python
 
