@@ -66,9 +66,14 @@ def __dir__() -> list[str]:
 
 
 def _register() -> None:
-    from openprompt_meta.prompts.registry import register
+    from openprompt_meta.model import registry as models
+    from openprompt_meta.openprompt_runs import processor as processors
+    from openprompt_meta.prompts import registry as prompts
 
-    register()
+    for table in (prompts, models, processors):
+        table.register()
 
 
-on_openprompt_import(_register, users=["openprompt_meta.prompts"])
+on_openprompt_import(
+    _register, users=["openprompt_meta.prompts", "openprompt_meta.model", "openprompt_meta.openprompt_runs"]
+)

@@ -1,0 +1,208 @@
+"""Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.
+
+OpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not
+choose before the command line can choose it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from openprompt.config import get_conditional_config
+from openprompt.data_utils import PROCESSORS
+from openprompt.plms import _MODEL_CLASSES
+from yacs.config import CfgNode
+
+from openprompt_meta.config.yaml_file import read_yaml
+from openprompt_meta.errors import ConfigError, did_you_mean
+from openprompt_meta.openprompt_runs.defaults import PROMPT_TABLES, Tree, default_tree, known_keys
+from openprompt_meta.openprompt_runs.overrides import Override, number_or_text, override_value
+
+__all__ = ["make_config", "read_config"]
+
+KeyPath = tuple[str, ...]
+
+_CHOICES: dict[KeyPath, tuple[Any, ...]] = {
+    ("task",): ("classification",),
+    ("learning_setting",): (None, "full", "few_shot", "zero_shot"),
+    ("few_shot", "few_shot_sampling"): (None, "sampling_from_train"),
+    ("calibrate",): (None,),
+    ("train", "train_verblizer"): ("pre", "alternate", "post"),
+    ("classification", "loss_function"): ("cross_entropy", "nll_loss"),
+    ("classification", "auto_t"): (False,),
+    ("classification", "auto_v"): (False,),
+}
+
+
+def read_config(path: str | os.PathLike[str], overrides: Iterable[Override] = ()) -> CfgNode:
+    """The configuration in a YAML file, with defaults, overrides and the chosen sections only.
+
+    Args:
+        path: the YAML file.
+        overrides: from :func:`~openprompt_meta.openprompt_runs.overrides.parse_overrides`.
+
+    Raises:
+        ConfigError: the file cannot be read, or its contents cannot be run; every reason is listed.
+    """
+    file = read_yaml(path)
+    if not isinstance(file.content, dict):
+        raise ConfigError(f"{os.fspath(path)} holds no sections; expected a YAML mapping such as `plm:`, `train:`, …")
+    return _assemble(file.content, overrides, os.fspath(path), file.lines)
+
+
+def make_config(given: Mapping[str, Any], overrides: Iterable[Override] = ()) -> CfgNode:
+    """As :func:`read_config`, from nested mappings."""
+    return _assemble(given, overrides, "The configuration", {})
+
+
+def _assemble(
+    given: Mapping[str, Any], overrides: Iterable[Override], source: str, lines: Mapping[KeyPath, str]
+) -> CfgNode:
+    merger = _Merger(lines)
+    merger.merge(given)
+    for key, words in overrides:
+        merger.override(key, words)
+    problems = merger.problems + _unrunnable(merger.tree)
+    if problems:
+        raise ConfigError(f"{source} cannot be run:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    chosen: CfgNode = get_conditional_config(CfgNode(merger.tree, new_allowed=True))
+    return chosen
+
+
+class _Merger:
+    """Puts values over the defaults; what does not fit is left out and listed, with its line, in ``problems``."""
+
+    def __init__(self, lines: Mapping[KeyPath, str]) -> None:
+        self.tree = default_tree()
+        self.problems: list[str] = []
+        self._lines = lines
+
+    def merge(self, given: Mapping[str, Any]) -> None:
+        self._merge(self.tree, _with_parents(given), ())
+
+    def override(self, key: str, words: Sequence[str]) -> None:
+        path = key.split(".")
+        try:
+            nested: Any = override_value(words, _at(self.tree, path))
+        except ValueError as error:
+            self.problems.append(f"--{key} {error}")
+            return
+        for section in reversed(path):
+            nested = {section: nested}
+        self.merge(nested)
+
+    def _merge(self, tree: Tree, given: Mapping[str, Any], where: KeyPath) -> None:
+        known = known_keys(where) or ()
+        for key, value in given.items():
+            here = (*where, str(key))
+            if key not in known:
+                self._report(here, f"is not a key.{_advice(here, known)}")
+            elif known_keys(here) is None or (len(here) > 1 and not isinstance(value, Mapping)):
+                self._set(tree, key, value, here)
+            elif isinstance(value, Mapping | None):
+                if not isinstance(tree.get(key), dict):
+                    tree[key] = {}
+                self._merge(tree[key], value or {}, here)
+            else:
+                self._report(here, f"is {value!r}; expected a section with keys of its own.")
+
+    def _set(self, tree: Tree, key: str, value: Any, here: KeyPath) -> None:
+        current = tree.get(key)
+        if isinstance(value, str) and not isinstance(current, str):
+            value = number_or_text(value)
+        if not _fits(value, current):
+            self._report(here, f"is {value!r}; expected {type(current).__name__}, such as {current!r}.")
+            return
+        tree[key] = float(value) if isinstance(current, float) and isinstance(value, int) else value
+
+    def _report(self, here: KeyPath, problem: str) -> None:
+        line = f"{self._lines[here]}: " if here in self._lines else ""
+        self.problems.append(f"{line}{'.'.join(here)} {problem}")
+
+
+def _with_parents(given: Mapping[str, Any]) -> Tree:
+    """A section of a template or verbalizer is one even if it is empty or its author left out `parent_config`."""
+    tree = dict(given)
+    for kind, table in PROMPT_TABLES.items():
+        for name in table:
+            if name in tree and isinstance(tree[name], Mapping | None):
+                tree[name] = {"parent_config": kind, **(tree[name] or {})}
+    return tree
+
+
+def _fits(value: Any, current: Any) -> bool:
+    """Whether a value may stand where ``current`` stood; nothing is known of what may replace None."""
+    if value is None or current is None:
+        return True
+    if isinstance(current, bool) or isinstance(value, bool):
+        return isinstance(current, bool) and isinstance(value, bool)
+    if isinstance(current, float):
+        return isinstance(value, int | float)
+    return isinstance(value, Mapping if isinstance(current, dict) else type(current))
+
+
+def _at(tree: Any, path: Iterable[str]) -> Any:
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _advice(here: KeyPath, known: Iterable[str]) -> str:
+    near = did_you_mean(here[-1], known)
+    if near or len(here) > 1:
+        return near
+    sections = {name: section for name, section in default_tree().items() if isinstance(section, dict)}
+    homes = [f"{name}.{here[0]}" for name, section in sections.items() if here[0] in section]
+    return f" It belongs into a section: {' or '.join(homes)}." if homes else ""
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _unrunnable(tree: Tree) -> list[str]:
+    """Why a complete configuration cannot be run, a sentence each."""
+    problems = []
+    for path, choices in _CHOICES.items():
+        value = _at(tree, path)
+        if value not in choices:
+            listed = ", ".join("nothing" if choice is None else str(choice) for choice in choices)
+            problems.append(f"{'.'.join(path)} is {value!r}; this runner takes {listed}.")
+    for kind, table in PROMPT_TABLES.items():
+        problems += _check_choice(f"{kind}", tree[kind], table) or _check_prompt(kind, tree)
+    problems += _check_choice("plm.model_name", tree["plm"]["model_name"], _MODEL_CLASSES)
+    if not tree["plm"]["model_path"]:
+        problems.append("plm.model_path is not set: minilm, a folder, or a name on the model hub.")
+    problems += _check_choice("dataset.name", tree["dataset"]["name"], PROCESSORS)
+    if not tree["classification"]["metric"]:
+        problems.append("classification.metric is empty; name at least one, such as accuracy.")
+    return problems
+
+
+def _check_choice(name: str, value: Any, table: Mapping[str, Any]) -> list[str]:
+    if value is None:
+        return [f"{name} is not set; one of {', '.join(table)}."]
+    found = value.lower() if name == "dataset.name" and isinstance(value, str) else value
+    if found not in table:
+        return [f"{name} is {value!r}; expected one of {', '.join(table)}.{did_you_mean(str(value), table)}"]
+    return []
+
+
+def _check_prompt(kind: str, tree: Tree) -> list[str]:
+    """Whether the chosen template or verbalizer has the section that OpenPrompt will look for."""
+    name = tree[kind]
+    section = tree.get(name)
+    if not isinstance(section, dict):
+        return [
+            f"{kind} is {name}, but there is no section {name}. Add one:\n      {name}:\n        parent_config: {kind}"
+        ]
+    problems = []
+    if kind == "template" and not section.get("text") and not section.get("file_path"):
+        problems.append(f"{name}.text is not set, nor is {name}.file_path.")
+    optimize = section.get("optimize")
+    if isinstance(optimize, dict) and not hasattr(PROMPT_TABLES[kind][name], "optimize"):
+        needed = ("name", "lr", "adam_epsilon") if kind == "template" else ("lr",)
+        if missing := [key for key in needed if optimize.get(key) is None]:
+            problems.append(f"{name}.optimize lacks {', '.join(missing)}, which OpenPrompt's runner reads.")
+    return problems
