@@ -50,6 +50,9 @@ def load_mlm(model_path: str | os.PathLike[str] = MINILM, attn_implementation: s
 def load_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
     """The configuration of a model that :func:`load_mlm` takes; a ModelError says why another is refused."""
     path = os.fspath(model_path)
+    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
+        # transformers would guess the kind of model from the folder's name.
+        raise ModelError(_cannot_load(path, FileNotFoundError("it has no config.json.")))
     config: PretrainedConfig = _from_pretrained(AutoConfig, path)
     if path == MINILM:
         return config

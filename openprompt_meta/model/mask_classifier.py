@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from openprompt import PromptForClassification
 from torch import Tensor
+from transformers.modeling_outputs import MaskedLMOutput
 
 from openprompt_meta.errors import ModelError
 from openprompt_meta.model.length_groups import divide_batch
@@ -37,7 +38,7 @@ class MaskClassifier(PromptForClassification):
         outputs = self.prompt_model(batch)
         features: Tensor = self.extract_at_mask(outputs.hidden_states[-1], batch)
         logits: Tensor | None = None
-        if self.verbalizer.needs_vocabulary_head:
+        if _asks_for_words(self.verbalizer):
             logits = self.extract_at_mask(outputs.logits, batch)
         return MaskReading(features, logits)
 
@@ -55,7 +56,7 @@ class MaskOnlyClassifier(MaskClassifier):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head = None
-        if self.verbalizer.needs_vocabulary_head:
+        if _asks_for_words(self.verbalizer):
             self._head = vocabulary_head(self.plm)
             if self._head is None:
                 raise ModelError(
@@ -79,7 +80,18 @@ class MaskOnlyClassifier(MaskClassifier):
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``."""
-        reading = self.read_mask(batch)
-        outputs = reading.features if reading.logits is None else reading
-        judged: Tensor = self.verbalizer.process_outputs(outputs, batch=batch)
+        features, logits = self.read_mask(batch)
+        # As if the texts were their [MASK]s alone: any verbalizer, ours or not, then gathers what it needs.
+        outputs = MaskedLMOutput(
+            hidden_states=(features.unsqueeze(1),),  # type: ignore[arg-type]
+            logits=None if logits is None else logits.unsqueeze(1),  # type: ignore[arg-type]
+        )
+        gathered = self.verbalizer.gather_outputs(outputs)
+        at_mask = [part.squeeze(1) for part in gathered] if isinstance(gathered, tuple) else gathered.squeeze(1)
+        judged: Tensor = self.verbalizer.process_outputs(at_mask, batch=batch)
         return judged
+
+
+def _asks_for_words(verbalizer: Any) -> bool:
+    """Whether vocabulary logits are needed; OpenPrompt's own verbalizers do not say, so they get them."""
+    return bool(getattr(verbalizer, "needs_vocabulary_head", True))

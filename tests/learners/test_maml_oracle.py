@@ -1,0 +1,218 @@
+"""Inner and outer updates against loops written out by hand, in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from openprompt_meta.errors import NotFiniteError
+from openprompt_meta.learners import BaseLearner, MamlLearner, Task
+from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, load_mlm
+from openprompt_meta.prompts import (
+    HandCraftedVerbalizer,
+    PromptPoolTemplate,
+    ProtoVerbalizer,
+    RepVerbalizer,
+    WarpVerbalizer,
+)
+
+pytestmark = pytest.mark.meta
+
+TEXT = '{"placeholder": "text_a"} {"pool"} topic is {"mask"}.'
+CLASSES = ["weather", "sport", "food"]
+WORDS = {"weather": ["rain", "storm"], "sport": ["game", "goal"], "food": ["soup"]}
+SUPPORT = ["rain in the night", "wind and storm", "a great player", "the team win", "we eat soup", "cook a dish"]
+QUERY = ["sun and cloud in the sky", "score a goal", "i like food", "the weather is bad"]
+SUPPORT_LABELS, QUERY_LABELS = [0, 0, 1, 1, 2, 2], [0, 1, 2, 0]
+ALPHA, STEPS = 0.3, 3
+
+
+@pytest.fixture
+def mlm(tiny_mlm_folder: Callable[[str], Any]) -> LoadedMLM:
+    """Eager attention, since fused attention has no second derivative on a CPU."""
+    loaded = load_mlm(tiny_mlm_folder("bert"), attn_implementation="eager")
+    loaded.model.double().requires_grad_(False)
+    return loaded
+
+
+class Setting:
+    """A classifier and a task in float64, with what the oracle needs of them."""
+
+    def __init__(self, mlm: LoadedMLM, verbalizer: Any = None, **learner: Any) -> None:
+        self.template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=1)
+        self.template.double()
+        verbalizer = verbalizer or RepVerbalizer(mlm.tokenizer, mlm.model)
+        self.classifier = MaskClassifier(mlm.model, self.template, verbalizer, freeze_plm=True, plm_eval_mode=True)
+        wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=64)
+        texts = EncodedTexts([*SUPPORT, *QUERY], self.template, wrapper)
+        self.task = Task(
+            index=7,
+            classes=CLASSES,
+            label_words=WORDS,
+            support=texts.batch(range(6), SUPPORT_LABELS),
+            query=texts.batch(range(6, 10), QUERY_LABELS),
+        )
+        self.mlm = mlm.model
+        self.base = BaseLearner(self.classifier, **learner)
+
+    def features(self, keys: Tensor, prompts: Tensor, batch: Any) -> Tensor:
+        """h_[MASK] row by row: attention, prompt and input embeddings put together by hand, no template involved."""
+        rows = []
+        for i in range(len(batch["label"])):
+            real = int(batch["attention_mask"][i].sum())
+            scores = torch.stack([key @ batch["query"][i] for key in keys]) / math.sqrt(keys.shape[1])
+            weights = scores.exp() / scores.exp().sum()
+            prompt = sum(weights[k] * prompts[k] for k in range(len(prompts)))
+            pieces, used = [], 0
+            for j in range(real):
+                if batch["soft_token_ids"][i, j] > 0:
+                    pieces.append(prompt[used])
+                    used += 1
+                else:
+                    pieces.append(self.mlm.get_input_embeddings().weight[batch["input_ids"][i, j]])
+            hidden = self.mlm.base_model(inputs_embeds=torch.stack(pieces).unsqueeze(0)).last_hidden_state[0]
+            rows.append(hidden[int((batch["loss_ids"][i] > 0).nonzero())])
+        return torch.stack(rows)
+
+
+def rep_loss(support: Tensor, judged: Tensor, labels: list[int], rho: float = 10.0, reduction: str = "mean") -> Tensor:
+    """RepVerb's negative log-likelihood, class by class in loops."""
+    losses = []
+    embeddings = [
+        torch.stack([h for h, y in zip(support, SUPPORT_LABELS, strict=True) if y == c]).mean(0) for c in range(3)
+    ]
+    for h, y in zip(judged, labels, strict=True):
+        cosines = torch.stack([(v @ h) / (v.norm() * h.norm()) for v in embeddings])
+        losses.append(-(rho * cosines[y]) + torch.log(torch.exp(rho * cosines).sum()))
+    total = torch.stack(losses).sum()
+    return total / len(losses) if reduction == "mean" else total
+
+
+def unrolled(setting: Setting, first_order: bool, rho_inner: float = 10.0, reduction: str = "mean") -> list[Tensor]:
+    """The meta-gradient by a loop written out by hand."""
+    pool = setting.template.pool
+    start = [pool.keys.detach().clone().requires_grad_(), pool.prompts.detach().clone().requires_grad_()]
+    now = list(start)
+    for _ in range(STEPS):
+        support = setting.features(*now, setting.task.support)
+        loss = rep_loss(support, support, SUPPORT_LABELS, rho_inner, reduction)
+        gradients = torch.autograd.grad(loss, now, create_graph=not first_order)
+        now = [p - ALPHA * (g.detach() if first_order else g) for p, g in zip(now, gradients, strict=True)]
+    support = setting.features(*now, setting.task.support)
+    query = setting.features(*now, setting.task.query)
+    loss = rep_loss(support, query, QUERY_LABELS, 10.0, reduction)
+    return list(torch.autograd.grad(loss, start))
+
+
+def meta_gradient(setting: Setting, first_order: bool) -> list[Tensor]:
+    """What the learner hands its optimiser."""
+    pool = setting.template.pool
+    optimizer = torch.optim.SGD(pool.parameters(), lr=0.0)
+    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS, first_order)
+    learner.meta_step([setting.task])
+    return [pool.keys.grad, pool.prompts.grad]
+
+
+@pytest.mark.parametrize("first_order", [True, False])
+def test_the_meta_gradient_equals_a_loop_unrolled_by_hand(mlm: LoadedMLM, first_order: bool) -> None:
+    setting = Setting(mlm)
+    for found, expected in zip(meta_gradient(setting, first_order), unrolled(setting, first_order), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_first_and_second_order_differ(mlm: LoadedMLM) -> None:
+    # Without this, a learner that ignored first_order would pass one of the two cases above by accident only.
+    first, second = meta_gradient(Setting(mlm), True)[1], meta_gradient(Setting(mlm), False)[1]
+    assert not torch.allclose(first, second, rtol=1e-4)
+
+
+def test_the_sum_of_losses_and_another_inner_temperature_are_as_unrolled_by_hand(mlm: LoadedMLM) -> None:
+    verbalizer = RepVerbalizer(mlm.tokenizer, mlm.model, inner_temperature=1.0)
+    setting = Setting(mlm, verbalizer, loss="sum")
+    for found, expected in zip(meta_gradient(setting, True), unrolled(setting, True, 1.0, "sum"), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_label_embeddings_of_the_last_inner_step_are_those_before_its_update(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm, label_embeddings="last_inner_step")
+    pool = setting.template.pool
+    now = [pool.keys.detach().clone().requires_grad_(), pool.prompts.detach().clone().requires_grad_()]
+    support = torch.empty(0)
+    for _ in range(STEPS):
+        support = setting.features(*now, setting.task.support)
+        gradients = torch.autograd.grad(rep_loss(support, support, SUPPORT_LABELS), now)
+        now = [(p - ALPHA * g).detach().requires_grad_() for p, g in zip(now, gradients, strict=True)]
+    query = setting.features(*now, setting.task.query)
+    expected = torch.autograd.grad(rep_loss(support.detach(), query, QUERY_LABELS), now)
+    for found, wanted in zip(meta_gradient(setting, True), expected, strict=True):
+        assert torch.allclose(found, wanted, rtol=1e-8, atol=1e-12)
+
+
+def test_a_meta_batch_averages_the_gradients_of_its_tasks(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    other = Task(
+        8, CLASSES, WORDS, {**setting.task.support}, {**setting.task.query, "label": torch.tensor([2, 1, 0, 0])}
+    )
+    pool = setting.template.pool
+    optimizer = torch.optim.SGD(pool.parameters(), lr=0.0)
+    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS)
+    gradients = []
+    for tasks in ([setting.task], [other], [setting.task, other]):
+        learner.meta_step(tasks)
+        gradients.append(pool.prompts.grad.clone())
+    assert torch.allclose(gradients[2], (gradients[0] + gradients[1]) / 2, rtol=1e-8, atol=1e-14)
+
+
+def test_judging_changes_neither_pool_nor_language_model_and_learning_only_the_pool(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    pool = setting.template.pool
+    model_before = copy.deepcopy(mlm.model.state_dict())
+    pool_before = copy.deepcopy(pool.state_dict())
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS)
+    learner.judge(setting.task, 2)
+    assert all(torch.equal(value, pool_before[name]) for name, value in pool.state_dict().items())
+    assert setting.template.pool is pool
+    learner.meta_step([setting.task])
+    assert not torch.equal(pool.prompts, pool_before["prompts"])
+    assert all(torch.equal(value, model_before[name]) for name, value in mlm.model.state_dict().items())
+    assert all(p.grad is None for p in mlm.model.parameters())
+
+
+def test_judging_without_steps_is_the_plain_prediction(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    pool = setting.template.pool
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    outcome = learner.judge(setting.task, 0)
+    support = setting.features(pool.keys, pool.prompts, setting.task.support)
+    query = setting.features(pool.keys, pool.prompts, setting.task.query)
+    assert outcome.loss == pytest.approx(rep_loss(support, query, QUERY_LABELS).item(), rel=1e-9)
+    assert outcome.inner_losses == []
+    assert torch.allclose(outcome.log_probabilities.exp().sum(-1), torch.ones(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", [WarpVerbalizer, ProtoVerbalizer, HandCraftedVerbalizer])
+def test_every_verbalizer_goes_through_the_inner_and_the_outer_loop(mlm: LoadedMLM, kind: Any) -> None:
+    setting = Setting(mlm, kind(tokenizer=mlm.tokenizer, model=mlm.model).double())
+    pool = setting.template.pool
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS)
+    before = pool.prompts.detach().clone()
+    step = learner.meta_step([setting.task])
+    assert len(step.inner_losses) == STEPS
+    assert math.isfinite(step.loss)
+    assert not torch.equal(before, pool.prompts)
+
+
+def test_a_loss_that_is_not_a_number_names_the_task_and_the_step(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    pool = setting.template.pool
+    with torch.no_grad():
+        pool.prompts[0, 0, 0] = math.nan
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    with pytest.raises(NotFiniteError, match=r"Task 7: inner step 1 is nan"):
+        learner.meta_step([setting.task])

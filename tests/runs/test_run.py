@@ -1,0 +1,248 @@
+"""A whole run: what is in the folder, resuming to the same bits, stopping well."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from run_tools import small_config, write_data
+
+from openprompt_meta.config import RunConfig, load_config, to_yaml
+from openprompt_meta.errors import NotFiniteError, RunError
+from openprompt_meta.runs import Run
+from openprompt_meta.runs.training import Training
+
+pytestmark = pytest.mark.meta
+
+
+@pytest.fixture
+def config(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> RunConfig:
+    return small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
+
+
+def without_times(file: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    """Parameters, optimiser state, metrics and results, bit by bit."""
+    for name in ("last", "best"):
+        file = f"seed-0/checkpoints/{name}.safetensors"
+        first, second = safetensors.torch.load_file(one / file), safetensors.torch.load_file(two / file)
+        assert first.keys() == second.keys()
+        assert any(key.startswith("optimizer.") for key in first) or name == "best"
+        assert all(torch.equal(first[key], second[key]) for key in first)
+    assert without_times(one / "seed-0/metrics.jsonl") == without_times(two / "seed-0/metrics.jsonl")
+    assert (one / "seed-0/test.json").read_text() == (two / "seed-0/test.json").read_text()
+
+
+def test_a_run_leaves_everything_one_needs_in_its_folder(config: RunConfig, tmp_path: Path) -> None:
+    results = Run(config, tmp_path / "run", show_progress=False).train()
+    assert results is not None
+    assert load_config(tmp_path / "run" / "config.yaml") == config
+    assert json.loads((tmp_path / "run" / "results.json").read_text()) == results
+    assert results["test_accuracy"]["inductive"]["tasks"] == 4
+    assert json.loads((tmp_path / "run" / "versions.json").read_text())["openprompt"] == "1.0.1"
+    records = without_times(tmp_path / "run" / "seed-0" / "metrics.jsonl")
+    assert [r["iteration"] for r in records if r["kind"] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert [r["iteration"] for r in records if r["kind"] == "validation"] == [0, 2, 4, 6]
+    assert all(len(r["inner_losses"]) == 2 for r in records if r["kind"] == "step")
+
+
+def test_the_tested_pool_is_the_best_on_validation_tasks(config: RunConfig, tmp_path: Path) -> None:
+    Run(config, tmp_path / "run", show_progress=False).train()
+    records = without_times(tmp_path / "run" / "seed-0" / "metrics.jsonl")
+    validations = [r for r in records if r["kind"] == "validation"]
+    best = max(validations, key=lambda r: (r["accuracy"], -r["iteration"]))
+    test = json.loads((tmp_path / "run" / "seed-0" / "test.json").read_text())
+    assert test["best_iteration"] == best["iteration"]
+    again = Run(config, tmp_path / "run", show_progress=False).test()
+    assert again["test_accuracy"] == json.loads((tmp_path / "run" / "results.json").read_text())["test_accuracy"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_run_stopped_anywhere_resumes_to_the_same_bits(
+    config: RunConfig, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A crash between checkpoints: the exception comes from inside an iteration chosen at random.
+    Run(config, tmp_path / "straight", show_progress=False).train()
+    config = replace(config, run=replace(config.run, checkpoint_every=random.Random(seed).choice([1, 2, 5])))
+    victim = random.Random(seed).randrange(1, 6)
+    real = Training._step
+
+    def crashing(self: Training, bar: Any) -> None:
+        real(self, bar)
+        if self.progress.iteration == victim:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_step", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            Run(config, tmp_path / "cut", show_progress=False).train()
+    Run(config, tmp_path / "cut", show_progress=False).train()
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+SCRIPT = """
+import sys
+from openprompt_meta.config import load_config
+from openprompt_meta.runs import Run
+print("started", flush=True)
+sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: Path, number: signal.Signals) -> None:
+    config = replace(config, meta=replace(config.meta, iterations=40, validate_every=10, valid_tasks=2, test_tasks=2))
+    yaml = tmp_path / "run.yaml"
+    yaml.write_text(to_yaml(config), encoding="utf-8")
+    Run(config, tmp_path / "straight", show_progress=False).train()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(yaml), str(tmp_path / "cut")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "cut" / "seed-0" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (metrics.exists() and len(metrics.read_text().splitlines()) >= 6):
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert not (tmp_path / "cut" / "results.json").exists(), "the run ended before it could be killed"
+    if number == signal.SIGTERM:
+        assert process.returncode == 130
+        assert "openprompt-meta resume" in errors
+    Run(config, tmp_path / "cut", show_progress=False).train()
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+def test_a_finished_run_is_not_done_again(config: RunConfig, tmp_path: Path) -> None:
+    first = Run(config, tmp_path / "run", show_progress=False).train()
+    stamp = (tmp_path / "run" / "seed-0" / "test.json").stat().st_mtime_ns
+    assert Run(config, tmp_path / "run", show_progress=False).train() == first
+    assert (tmp_path / "run" / "seed-0" / "test.json").stat().st_mtime_ns == stamp
+
+
+def test_a_folder_of_another_configuration_is_refused(config: RunConfig, tmp_path: Path) -> None:
+    Run(config, tmp_path / "run", show_progress=False).train()
+    other = replace(config, meta=replace(config.meta, inner_lr=0.5))
+    with pytest.raises(RunError, match="another configuration"):
+        Run(other, tmp_path / "run", show_progress=False).train()
+
+
+def test_two_runs_cannot_write_one_folder(config: RunConfig, tmp_path: Path) -> None:
+    run = Run(config, tmp_path / "run", show_progress=False)
+    with run.folder.locked(), pytest.raises(RunError, match="Another process"):
+        Run(config, tmp_path / "run", show_progress=False).train()
+
+
+def test_several_seeds_give_a_deviation_and_different_tasks(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, run=replace(config.run, seeds=[0, 1, 2]))
+    results = Run(config, tmp_path / "run", show_progress=False).train()
+    assert results is not None
+    means = [
+        sum(values) / len(values)
+        for values in (
+            json.loads((tmp_path / "run" / f"seed-{seed}" / "test.json").read_text())["accuracies"]
+            for seed in (0, 1, 2)
+        )
+    ]
+    summary = results["test_accuracy"]["inductive"]
+    assert summary["mean"] == pytest.approx(sum(means) / 3)
+    assert summary["deviation"] == pytest.approx(torch.tensor(means, dtype=torch.float64).std().item())
+
+
+def test_transductive_figures_never_stand_in_the_inductive_column(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, rep_verbalizer=replace(config.rep_verbalizer, centring="transductive"))
+    results = Run(config, tmp_path / "run", show_progress=False).train()
+    assert results is not None
+    assert list(results["test_accuracy"]) == ["transductive"]
+
+
+def test_a_loss_that_is_not_a_number_leaves_the_last_checkpoint(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Training._step
+
+    def poisoned(self: Training, bar: Any) -> None:
+        if self.progress.iteration == 3:
+            with torch.no_grad():
+                self.method.learner.pool.prompts.fill_(float("nan"))
+        real(self, bar)
+
+    monkeypatch.setattr(Training, "_step", poisoned)
+    with pytest.raises(NotFiniteError, match="Task 3"):
+        Run(config, tmp_path / "run", show_progress=False).train()
+    saved = safetensors.torch.load_file(tmp_path / "run/seed-0/checkpoints/last.safetensors")
+    assert all(torch.isfinite(value).all() for value in saved.values())
+    assert [r["iteration"] for r in without_times(tmp_path / "run/seed-0/metrics.jsonl") if r["kind"] == "step"] == [
+        1,
+        2,
+        3,
+    ]
+
+
+def test_patience_ends_training_early(config: RunConfig, tmp_path: Path) -> None:
+    meta = replace(config.meta, iterations=40, outer_lr=1e-12, patience=2)
+    Run(replace(config, meta=meta), tmp_path / "run", show_progress=False).train()
+    records = without_times(tmp_path / "run" / "seed-0" / "metrics.jsonl")
+    assert max(r["iteration"] for r in records) == 4  # validated at 0, then twice without a gain
+
+
+def test_damaged_checkpoints_are_refused_with_the_reason(config: RunConfig, tmp_path: Path) -> None:
+    Run(config, tmp_path / "run", show_progress=False).train()
+    best = tmp_path / "run/seed-0/checkpoints/best.safetensors"
+    content = best.read_bytes()
+    for damaged, reason in (
+        (content[: len(content) // 2], "damaged"),
+        (b"\x80\x04pickle", "damaged"),
+        (None, "no checkpoint"),
+    ):
+        best.unlink() if damaged is None else best.write_bytes(damaged)
+        with pytest.raises(RunError, match=reason):
+            Run(config, tmp_path / "run", show_progress=False).test()
+
+
+def test_training_touches_nothing_of_the_language_model(config: RunConfig, tmp_path: Path) -> None:
+    from openprompt_meta.methods import build_metaprompter, load_language_model
+    from openprompt_meta.runs import open_dataset
+
+    loaded = load_language_model(config)
+    before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
+    method = build_metaprompter(config, loaded, open_dataset(config), seed=0)
+    for index in range(3):
+        method.learner.meta_step([method.sources["train"][index]])
+    assert all(torch.equal(value, before[name]) for name, value in loaded.model.state_dict().items())
+
+
+def test_meta_parameters_number_55296_at_the_papers_setting(tmp_path: Path) -> None:
+    import transformers
+
+    from openprompt_meta.prompts import PromptPoolTemplate
+
+    config = transformers.BertConfig(vocab_size=40, num_hidden_layers=1, max_position_embeddings=64)  # 768 wide
+    tokenizer = transformers.BertTokenizerFast(_vocabulary(tmp_path))
+    template = PromptPoolTemplate(transformers.BertForMaskedLM(config), tokenizer)
+    assert sum(parameter.numel() for parameter in template.parameters()) == 55_296
+
+
+def _vocabulary(folder: Path) -> str:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(30))]
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    return str(folder / "vocab.txt")
