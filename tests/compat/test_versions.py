@@ -98,8 +98,13 @@ def test_importing_openprompt_on_an_unsupported_transformers_says_so() -> None:
 )
 def test_using_our_classes_without_openprompt_names_the_command_that_installs_it(statement: str) -> None:
     out = run_python(
-        "import openprompt_meta\n"
+        "import sys, openprompt_meta\n"
         "from openprompt_meta.compat import versions\n"
+        "class Without:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'openprompt':\n"
+        "            raise ModuleNotFoundError('No module named openprompt', name=name)\n"
+        "sys.meta_path.insert(0, Without())\n"
         "real = versions.installed_version\n"
         "versions.installed_version = lambda p: None if p == 'openprompt' else real(p)\n"
         "try:\n"
