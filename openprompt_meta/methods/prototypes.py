@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from openprompt_meta.data import Episode
+from openprompt_meta.methods.task_source import TaskSource
 from openprompt_meta.model import EncodedTexts, LoadedMLM
 from openprompt_meta.prompts import RepVerbalizer
 
-__all__ = ["Features", "mask_features", "mean_features", "prototype_accuracy"]
+__all__ = ["Features", "mask_features", "mean_features", "plain_features", "prototype_accuracy"]
 
 Features = Callable[[Sequence[int]], Tensor]
 """From positions in a split's texts to features ``[n, d_o]``."""
@@ -21,6 +22,14 @@ Features = Callable[[Sequence[int]], Tensor]
 def mask_features(texts: EncodedTexts) -> Features:
     """The [MASK]'s hidden states under the template without the pool: the pool's own query vectors."""
     return lambda positions: texts.batch(positions)["query"]
+
+
+def plain_features(source: TaskSource, texts: Sequence[str], loaded: LoadedMLM) -> dict[str, Features]:
+    """Both kinds of features for the texts of a split, by name."""
+    return {
+        "[MASK] of the bare template, class means": mask_features(source.texts),
+        "mean over tokens, class means": mean_features(loaded, texts, source.texts.max_seq_length),
+    }
 
 
 def mean_features(loaded: LoadedMLM, texts: Sequence[str], max_length: int) -> Features:

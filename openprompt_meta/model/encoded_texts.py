@@ -45,6 +45,11 @@ class EncodedTexts:
         self._device = torch.device(device)
         self._encoded: dict[int, dict[str, Tensor]] = {}
 
+    @property
+    def max_seq_length(self) -> int:
+        """The length budget in tokens."""
+        return int(self._wrapper.max_seq_length)
+
     def __len__(self) -> int:
         return len(self._texts)
 

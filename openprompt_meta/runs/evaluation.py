@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from openprompt_meta.learners import MetaLearner, TaskOutcome
 from openprompt_meta.methods import TaskSource
+from openprompt_meta.methods.prototypes import Features, prototype_accuracy
+from openprompt_meta.runs.summary import TasksSummary, summarise_tasks
 
-__all__ = ["Interrupted", "judge_tasks"]
+__all__ = ["Interrupted", "judge_prototypes", "judge_tasks"]
 
 
 class Interrupted(Exception):  # noqa: N818 - a message to the caller, not a failure
@@ -45,3 +49,9 @@ def judge_tasks(
             bar.update()
             bar.set_postfix(accuracy=f"{100 * sum(o.accuracy for o in outcomes) / len(outcomes):.1f}")
     return outcomes
+
+
+def judge_prototypes(features: Features, source: TaskSource, tasks: int, title: str) -> TasksSummary:
+    """Accuracy of class means of fixed features on the same tasks, with a progress bar."""
+    episodes = tqdm(source.episodes.take(tasks), title, tasks, leave=False, unit="task")
+    return summarise_tasks([prototype_accuracy(features, episode) for episode in episodes])

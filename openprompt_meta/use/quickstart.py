@@ -11,11 +11,11 @@ from tqdm.auto import tqdm
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import TextDataset
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
-from openprompt_meta.methods.prototypes import mask_features, mean_features, prototype_accuracy
+from openprompt_meta.methods.prototypes import plain_features
 from openprompt_meta.model import LoadedMLM
 from openprompt_meta.runs import Run, TasksSummary, open_dataset, summarise_tasks
 from openprompt_meta.runs.checkpoint import load_pool
-from openprompt_meta.runs.evaluation import judge_tasks
+from openprompt_meta.runs.evaluation import judge_prototypes, judge_tasks
 from openprompt_meta.runs.folder import RunFolder
 
 __all__ = ["Classified", "QuickStart"]
@@ -49,15 +49,9 @@ class QuickStart:
     def without_training(self) -> Iterator[tuple[str, TasksSummary]]:
         """Accuracy on unseen classes of what needs no training, a name and a summary each."""
         method = self._method()
-        source, meta = method.sources["test"], self.config.meta
-        texts = self._dataset.test.texts
-        alternatives = {
-            "[MASK] of the bare template, class means": mask_features(source.texts),
-            "mean over tokens, class means": mean_features(self._loaded, texts, self.config.dataset.max_seq_length),
-        }
-        for name, features in alternatives.items():
-            episodes = tqdm(source.episodes.take(meta.test_tasks), name, meta.test_tasks, leave=False, unit="task")
-            yield name, summarise_tasks([prototype_accuracy(features, episode) for episode in episodes])
+        source, tasks = method.sources["test"], self.config.meta.test_tasks
+        for name, features in plain_features(source, self._dataset.test.texts, self._loaded).items():
+            yield name, judge_prototypes(features, source, tasks, name)
         yield "prompt pool before meta-training", self._judge(method, "before meta-training")
 
     def train(self) -> TasksSummary | None:
