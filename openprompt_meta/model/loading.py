@@ -104,7 +104,7 @@ def _from_pretrained(loader: Any, path: str, **options: Any) -> Any:
     location = minilm_folder() if path == MINILM else path
     try:
         return loader.from_pretrained(location, **options)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, TypeError) as error:  # TypeError: a tokenizer that finds no files
         raise ModelError(_cannot_load(path, error)) from error
 
 
