@@ -195,7 +195,8 @@ def _check_prompt(kind: str, tree: Tree) -> list[str]:
     section = tree.get(name)
     if not isinstance(section, dict):
         return [
-            f"{kind} is {name}, but there is no section {name}. Add one:\n      {name}:\n        parent_config: {kind}"
+            f"{kind} is {name}, but there is no section of that name. Add one:\n"
+            f"        {name}:\n          parent_config: {kind}"
         ]
     problems = []
     if kind == "template" and not section.get("text") and not section.get("file_path"):
