@@ -13,7 +13,7 @@ import pytest
 # Models of the tests are too small to gain from threads, and lose much by them when several runs share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import openprompt_meta  # noqa: E402, F401 - before any test module imports openprompt, which it makes importable
+import openprompt_meta  # noqa: F401 - before any test module imports openprompt, which it makes importable
 
 if TYPE_CHECKING:
     from openprompt_meta.model import LoadedMLM
