@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 from openprompt_meta.config.schema import ProtoVerbalizerSection, RunConfig
-from openprompt_meta.config.template_check import template_problem
-from openprompt_meta.errors import did_you_mean
+from openprompt_meta.config.template_text import check_pieces, parse_template_text
+from openprompt_meta.errors import TemplateError, did_you_mean
 
 __all__ = ["KNOWN_DATASETS", "Problem", "cross_check", "notes"]
 
@@ -101,9 +101,10 @@ def _vocabulary_head(config: RunConfig) -> Iterator[Problem]:
 
 @_checks("prompt_pool_template.text")
 def _template_text(config: RunConfig) -> Iterator[Problem]:
-    problem = template_problem(config.prompt_pool_template.text)
-    if problem is not None:
-        yield Problem("prompt_pool_template.text", problem)
+    try:
+        check_pieces(parse_template_text(config.prompt_pool_template.text))
+    except TemplateError as error:
+        yield Problem("prompt_pool_template.text", str(error))
 
 
 @_checks("prompt_pool_template.top_n", "prompt_pool_template.num_prompts")

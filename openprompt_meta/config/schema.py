@@ -50,6 +50,9 @@ class PlmSection:
     """OpenPrompt's kind of model; ``mlm`` loads any masked language model through transformers' Auto classes."""
     attn_implementation: Literal["eager", "sdpa"] | None = None
     """transformers' attention; by default its own choice, and ``eager`` for second-order gradients, which need it."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What the frozen model computes in; the pool is in float32 either way. bfloat16 is faster where the processor has
+    instructions for it, and a little less exact."""
     dropout: bool = False
     """Leave the frozen model's dropout on while meta-training, as the authors' code does; it costs accuracy."""
 

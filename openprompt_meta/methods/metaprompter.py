@@ -53,7 +53,7 @@ def load_language_model(config: RunConfig) -> LoadedMLM:
         attention = "eager"
     loaded = load_mlm(config.plm.model_path, attention)
     loaded.model.requires_grad_(False)
-    loaded.model.to(torch_device(config.run.device))
+    loaded.model.to(torch_device(config.run.device), getattr(torch, config.plm.precision))
     return loaded
 
 

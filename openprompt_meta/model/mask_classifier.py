@@ -40,7 +40,7 @@ class MaskClassifier(PromptForClassification):
         logits: Tensor | None = None
         if _asks_for_words(self.verbalizer):
             logits = self.extract_at_mask(outputs.logits, batch)
-        return MaskReading(features, logits)
+        return _at_least_float32(features, logits)
 
 
 class MaskOnlyClassifier(MaskClassifier):
@@ -69,7 +69,7 @@ class MaskOnlyClassifier(MaskClassifier):
         """What the language model says at the [MASK] of each text of a wrapped batch."""
         parts, where = divide_batch(batch)
         features = torch.cat([self._encode(part) for part in parts])[where]
-        return MaskReading(features, None if self._head is None else self._head(features))
+        return _at_least_float32(features, None if self._head is None else self._head(features))
 
     def _encode(self, batch: Mapping[str, Any]) -> Tensor:
         prepared = self.template.process_batch(batch)
@@ -90,6 +90,12 @@ class MaskOnlyClassifier(MaskClassifier):
         at_mask = [part.squeeze(1) for part in gathered] if isinstance(gathered, tuple) else gathered.squeeze(1)
         judged: Tensor = self.verbalizer.process_outputs(at_mask, batch=batch)
         return judged
+
+
+def _at_least_float32(features: Tensor, logits: Tensor | None) -> MaskReading:
+    """What a model in half precision said, for verbalizers to judge in single."""
+    wide = torch.promote_types(features.dtype, torch.float32)
+    return MaskReading(features.to(wide), None if logits is None else logits.to(wide))
 
 
 def _asks_for_words(verbalizer: Any) -> bool:

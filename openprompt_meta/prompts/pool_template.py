@@ -17,13 +17,13 @@ from openprompt.prompts import SoftTemplate
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.files import write_whole
 from openprompt_meta.prompts.config_keys import refuse_unknown_keys
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
-from openprompt_meta.prompts.template_text import Piece, check_pieces, parse_template_text
 
 __all__ = ["PromptPoolTemplate"]
 

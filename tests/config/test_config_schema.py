@@ -52,8 +52,6 @@ def parameters(section: str) -> dict[str, Any]:
 def test_a_section_has_the_keys_of_its_class(section: str) -> None:
     keys = {field.name for field in fields(SECTIONS[section])}
     expected = set(parameters(section)) - FROM_THE_RUN - OUTSIDE_TASKS.get(section, set())
-    if section == "rep_verbalizer":
-        expected |= {"inner_temperature"}
     assert keys == expected
 
 

@@ -115,7 +115,7 @@ def test_a_mangled_file_gives_a_configuration_or_a_config_error_and_nothing_else
     pieces += [b"? ", b"- ", b"#", b"~", b"1e999", b"\xc2\x85", b"=", b"yes"]
     (tmp_path / "base.yaml").write_bytes(b"meta: {shot: 1}\n")
     file = tmp_path / "run.yaml"
-    generator = random.Random(0)  # noqa: S311
+    generator = random.Random(0)
     outcomes = {"loaded": 0, "refused": 0}
     for _ in range(400):
         content = bytearray(original)

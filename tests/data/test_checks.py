@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.data import Split, TextDataset, check, drop_conflicts, drop_duplicates, drop_small_classes, load
 from openprompt_meta.commands.data import add_parser
+from openprompt_meta.data import Split, TextDataset, check, drop_conflicts, drop_duplicates, drop_small_classes, load
 from openprompt_meta.errors import DataError
 
 Rows = list[tuple[str, str]]

@@ -139,3 +139,18 @@ def test_a_divided_batch_is_put_together_in_its_own_order() -> None:
     parts, where = divide_batch(batch)
     assert [part["input_ids"].shape[1] for part in parts] == [4, 600]
     assert torch.equal(torch.cat([part["label"] for part in parts])[where], torch.arange(5))
+
+
+def test_a_model_in_half_precision_is_judged_in_single(tiny: Callable[[str], LoadedMLM]) -> None:
+    mlm = tiny("bert")
+    template = template_of(mlm)
+    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    batch = texts_of(mlm, template).batch(range(len(TEXTS)))
+    exact = MaskOnlyClassifier(mlm.model, template, verbalizer)(batch)
+    mlm.model.to(torch.bfloat16)
+    for kind in (MaskClassifier, MaskOnlyClassifier):
+        reading = kind(mlm.model, template, verbalizer).read_mask(batch)
+        assert reading.features.dtype == torch.float32
+        rough = verbalizer.log_probabilities(*reading)
+        assert torch.allclose(rough.exp(), exact.exp(), atol=0.1)
+        rough.sum().backward()  # the pool, in float32, learns through it

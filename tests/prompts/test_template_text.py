@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from openprompt.prompts import ManualTemplate
 from prompt_tools import PAPER_LAYOUT
 
+from openprompt_meta.config.template_text import check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.prompts.template_text import check_pieces, parse_template_text
 
 pytestmark = pytest.mark.prompts
 
