@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from openprompt.data_utils import InputExample
 from openprompt.prompts import SoftTemplate
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.files import write_whole
 from openprompt_meta.prompts.config_keys import refuse_unknown_keys
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
 from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
 __all__ = ["PromptPoolTemplate"]
@@ -30,10 +27,6 @@ __all__ = ["PromptPoolTemplate"]
 logger = logging.getLogger(__name__)
 
 INITIALISATIONS = ("label_words", "vocab", "random")
-CONFIG_FILE = "prompt_pool.json"
-WEIGHTS_FILE = "prompt_pool.safetensors"
-FORMAT = "openprompt_meta.prompt_pool_template"
-FORMAT_VERSION = 1
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
 _ALONGSIDE = ("attention_mask", "token_type_ids")
 
@@ -309,22 +302,8 @@ class PromptPoolTemplate(SoftTemplate):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        config = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "base_model": getattr(self._model.model.config, "_name_or_path", ""),
-            "text": self.template_text,
-            "num_prompts": self.pool.num_prompts,
-            "prompt_length": self.pool.prompt_length,
-            "key_dim": self.pool.key_dim,
-            "value_dim": self.pool.value_dim,
-            "top_n": self.pool.top_n,
-        }
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.pool.state_dict().items()}
-        write_whole(target / WEIGHTS_FILE, safetensors.torch.save(tensors))
-        write_whole(target / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        base_model = getattr(self._model.model.config, "_name_or_path", "")
+        write_pool_files(Path(folder), self.pool, text=self.template_text, base_model=base_model)
 
     @classmethod
     def from_pretrained(
@@ -338,8 +317,7 @@ class PromptPoolTemplate(SoftTemplate):
             tokenizer: the model's tokenizer.
             overrides: other arguments of the constructor, such as ``query_copy`` or ``text``.
         """
-        source = Path(folder)
-        config = _read_config(source / CONFIG_FILE)
+        config = read_pool_config(Path(folder))
         _check_model(model)
         found = {
             "key_dim": model.config.hidden_size,  # type: ignore[union-attr]
@@ -348,13 +326,13 @@ class PromptPoolTemplate(SoftTemplate):
         for name, size in found.items():
             if config[name] != size:
                 raise TemplateError(
-                    f"The pool in {source} was learned for {config['base_model'] or 'another model'} with "
+                    f"The pool in {os.fspath(folder)} was learned for {config['base_model'] or 'another model'} with "
                     f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
                 )
         sizes = {name: config[name] for name in ("num_prompts", "prompt_length", "top_n")}
         template = cls(model, tokenizer, **{"text": config["text"], **sizes, **overrides, "init": "random"})
         # assign: the pool takes the saved precision, whatever torch's default is.
-        template.pool.load_state_dict(_read_weights(source / WEIGHTS_FILE, template.pool), assign=True)
+        template.pool.load_state_dict(read_pool_weights(Path(folder), template.pool), assign=True)
         return template
 
     @classmethod
@@ -392,36 +370,3 @@ def _positions(model: nn.Module) -> int | None:
             # RoBERTa and MPNet count from behind the padding's id, so that many rows are never used.
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
     return None
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TemplateError(f"{path.parent} holds no saved PromptPoolTemplate: {path.name} is missing.") from None
-    except (OSError, ValueError) as error:
-        raise TemplateError(f"{path} cannot be read as JSON: {error}.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise TemplateError(f"{path} does not describe a PromptPoolTemplate (format {FORMAT!r} expected).")
-    if config.get("format_version") != FORMAT_VERSION:
-        raise TemplateError(
-            f"{path} has format version {config.get('format_version')!r}, this package reads "
-            f"{FORMAT_VERSION}. Update openprompt_meta, or save the template again."
-        )
-    needed = ("base_model", "text", "num_prompts", "prompt_length", "key_dim", "value_dim", "top_n")
-    missing = [key for key in needed if key not in config]
-    if missing:
-        raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
-    return config
-
-
-def _read_weights(path: Path, pool: PromptPool) -> dict[str, Tensor]:
-    try:
-        tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise TemplateError(f"{path} cannot be read as safetensors: {error}.") from None
-    expected = {name: tuple(value.shape) for name, value in pool.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in tensors.items()}
-    if found != expected:
-        raise TemplateError(f"{path} holds tensors {found}; the saved configuration asks for {expected}.")
-    return tensors
