@@ -73,6 +73,9 @@ def load_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
 def load_tokenizer(model_path: str | os.PathLike[str]) -> Any:
     """The model's tokenizer; a ModelError if it has no [MASK]."""
     tokenizer = _from_pretrained(AutoTokenizer, os.fspath(model_path))
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # what transformers 5 gives if it finds no files
+        error = FileNotFoundError("its tokenizer knows no words, only special tokens.")
+        raise ModelError(_cannot_load(os.fspath(model_path), error))
     if tokenizer.mask_token_id is None:
         raise ModelError(
             f"{os.fspath(model_path)} has no [MASK] token, so there is nothing to read a class from. Use a masked "
