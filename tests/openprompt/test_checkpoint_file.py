@@ -1,0 +1,125 @@
+"""Training state in a file that cannot hold code."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dill
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openprompt_meta.errors import CheckpointError
+from openprompt_meta.openprompt_runs.checkpoint_file import pack, read_checkpoint, unpack, write_checkpoint
+
+pytestmark = pytest.mark.prompts
+
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_TREES = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner), max_leaves=20
+)
+
+
+@given(_TREES)
+def test_plain_trees_come_back_as_they_were(tree: Any) -> None:
+    assert unpack(pack(tree)) == tree
+
+
+def test_tensors_come_back_bit_for_bit() -> None:
+    tensors = {
+        "half": torch.tensor([0.1, -math.inf], dtype=torch.float16),
+        "double": torch.rand(2, 3, dtype=torch.float64).T,
+        "flags": torch.tensor([True, False]),
+        "bytes": torch.get_rng_state(),
+        "scalar": torch.tensor(3.5),
+        "empty": torch.empty(0, 4),
+    }
+    for name, value in unpack(pack(tensors)).items():
+        assert value.dtype == tensors[name].dtype
+        assert torch.equal(value, tensors[name])
+
+
+def test_an_optimiser_goes_on_as_if_nothing_had_happened() -> None:
+    def train(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer, steps: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            (parameter**2).sum().backward()
+            optimizer.step()
+
+    straight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+    through = torch.optim.AdamW([straight], lr=0.1)
+    train(straight, through, 2)
+    saved = unpack(pack({"parameter": straight, "optimizer": through.state_dict()}))
+    train(straight, through, 3)
+
+    resumed = torch.nn.Parameter(saved["parameter"])
+    again = torch.optim.AdamW([resumed], lr=0.5)
+    again.load_state_dict(saved["optimizer"])
+    train(resumed, again, 3)
+    assert torch.equal(resumed, straight)
+
+
+def test_tied_weights_may_share_their_memory() -> None:
+    weight = torch.rand(3, 2)
+    back = unpack(pack({"embedding": weight, "decoder": weight}))
+    assert torch.equal(back["embedding"], back["decoder"])
+
+
+def test_copies_are_equal(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "last", {"epoch": 1}, tmp_path / "best")
+    assert (tmp_path / "last").read_bytes() == (tmp_path / "best").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["best", "last"]
+
+
+class _Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (self.target, "w"))
+
+
+def _as_torch(payload: Any, path: Path) -> None:
+    torch.save(payload, path)
+
+
+def _as_openprompt(payload: Any, path: Path) -> None:
+    torch.save(payload, path, pickle_module=dill)
+
+
+def _as_pickle(payload: Any, path: Path) -> None:
+    path.write_bytes(pickle.dumps(payload))
+
+
+@pytest.mark.parametrize("write", [_as_torch, _as_openprompt, _as_pickle])
+def test_a_pickle_is_refused_and_does_nothing(write: Any, tmp_path: Path) -> None:
+    write({"state_dict": _Payload(str(tmp_path / "executed"))}, tmp_path / "last.ckpt")
+    with pytest.raises(CheckpointError, match="not a checkpoint of this package"):
+        read_checkpoint(tmp_path / "last.ckpt")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_payload_of_the_test_above_would_have_been_executed(tmp_path: Path) -> None:
+    pickle.loads(pickle.dumps(_Payload(str(tmp_path / "executed")))).close()  # noqa: S301
+    assert (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("length", [0, 4, 60, 200])
+def test_half_a_file_is_refused(length: int, tmp_path: Path) -> None:
+    content = pack({"tensor": torch.rand(100), "epoch": 3})
+    (tmp_path / "last.ckpt").write_bytes(content[:length])
+    with pytest.raises(CheckpointError, match="damaged"):
+        read_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_other_safetensors_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "last.ckpt").write_bytes(safetensors.torch.save({"weight": torch.rand(2)}))
+    with pytest.raises(CheckpointError, match="not a checkpoint of this package"):
+        read_checkpoint(tmp_path / "last.ckpt")
