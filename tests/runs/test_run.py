@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from run_tools import small_config, write_data
+from small_runs import small_config, write_data
 
 from openprompt_meta.config import RunConfig, load_config, to_yaml
 from openprompt_meta.errors import NotFiniteError, RunError

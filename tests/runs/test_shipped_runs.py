@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_tools import write_data
+from small_runs import write_data
 
 from openprompt_meta.config import load_config
 from openprompt_meta.data import facts_of
