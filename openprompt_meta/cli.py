@@ -18,7 +18,7 @@ from openprompt_meta.errors import OpenPromptMetaError
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["COMMANDS", "build_parser", "main"]
+__all__ = ["COMMANDS", "build_parser", "exit_code_of", "main"]
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -31,14 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     and 130 that it was interrupted.
     """
     options = build_parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
+    return exit_code_of("openprompt-meta", lambda: options.run(options))
+
+
+def exit_code_of(program: str, run: Callable[[], int]) -> int:
+    """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
     try:
-        return run(options)
+        return run()
     except OpenPromptMetaError as error:
-        print(f"openprompt-meta: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
-        print("openprompt-meta: interrupted", file=sys.stderr)
+        print(f"{program}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 

@@ -24,10 +24,6 @@ class OpenPromptMetaError(Exception):
     """Anything that this package refuses to do, with the reason and the remedy in its message."""
 
 
-class CheckpointError(OpenPromptMetaError, ValueError):
-    """A checkpoint that is missing, damaged, somebody else's, or of another run."""
-
-
 class CompatibilityError(OpenPromptMetaError, ImportError):
     """A needed library is missing, or its version is outside the supported range."""
 
@@ -50,6 +46,10 @@ class NotFiniteError(OpenPromptMetaError, ArithmeticError):
 
 class RunError(OpenPromptMetaError, RuntimeError):
     """A run folder or checkpoint that cannot be used as asked."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that is missing, damaged, somebody else's, or of another run."""
 
 
 class TemplateError(OpenPromptMetaError, ValueError):

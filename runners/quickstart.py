@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import hashlib
 import sys
 import time
 from pathlib import Path
 
-from openprompt_meta.config import load_config
-from openprompt_meta.errors import OpenPromptMetaError
+from openprompt_meta.cli import exit_code_of
+from openprompt_meta.config import load_config, to_yaml
 
 DEMO = Path(__file__).parents[1] / "yamls" / "demo.yaml"
 
@@ -17,20 +17,17 @@ DEMO = Path(__file__).parents[1] / "yamls" / "demo.yaml"
 def main() -> int:
     """Run it and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", default="runs/demo/quickstart", help="run folder (default: %(default)s)")
+    parser.add_argument("--folder", help="run folder (default: one in runs/demo, named after the configuration)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to yamls/demo.yaml")
     options = parser.parse_args()
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    try:
-        return _quickstart(options.folder, options.overrides)
-    except OpenPromptMetaError as error:
-        print(f"quickstart: {error}", file=sys.stderr)
-        return 2
+    return exit_code_of("quickstart", lambda: _quickstart(options.folder, options.overrides))
 
 
-def _quickstart(folder: str, overrides: list[str]) -> int:
+def _quickstart(folder: str | None, overrides: list[str]) -> int:
     config = load_config(DEMO, overrides)
     meta = config.meta
+    # Another configuration is another run: it must not stumble over the folder of the one before.
+    folder = folder or f"runs/demo/quickstart-{hashlib.sha256(to_yaml(config).encode()).hexdigest()[:8]}"
     started = time.monotonic()
     print(
         f"Demo intents, {meta.way} classes a task that nothing was trained on, {meta.shot} examples of each, "
@@ -42,7 +39,7 @@ def _quickstart(folder: str, overrides: list[str]) -> int:
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
     for name, accuracy in quick.without_training():
         print(f"  {name:<42}{accuracy}")
-    print(f"\nMeta-training a pool of prompts for {meta.iterations} tasks:")
+    print(f"\nMeta-training a pool of prompts, {meta.iterations} iterations on other classes:")
     accuracy = quick.train()
     if accuracy is None:
         return 130

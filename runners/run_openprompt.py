@@ -14,20 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import openprompt_meta
-from openprompt_meta import OpenPromptMetaError
-
-EXIT_REFUSED = 2
+from openprompt_meta.cli import exit_code_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it and print the test metrics; 2 and one message if it is refused."""
     options, others = build_parser().parse_known_args(arguments)
-    try:
-        run(options, others)
-    except OpenPromptMetaError as error:
-        print(f"run_openprompt: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    return 0
+    return exit_code_of("run_openprompt", lambda: run(options, others))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,8 +33,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(options: argparse.Namespace, others: Sequence[str]) -> None:
-    """What the options ask for."""
+def run(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Do what the options ask for; the exit code."""
     from openprompt_meta import openprompt_runs
 
     folder = options.resume or options.test
@@ -59,6 +52,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> None:
     for name, value in result.metrics.items():
         print(f"test {name}: {value:.4f}")
     print(f"folder: {result.folder}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     resume.set_defaults(run=_resume)
     test = subparsers.add_parser("test", help="judge a trained run on its test classes again")
     test.add_argument("folder", metavar="RUN", help="its run folder")
-    test.add_argument("--tasks", type=int, help="number of tasks; as configured by default")
+    test.add_argument("--tasks", type=int, metavar="N", help="number of tasks; as configured by default")
     test.set_defaults(run=_test)
     for parser in (train, resume, test):
         parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -53,10 +53,11 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _carry_out(options: argparse.Namespace, config: Any, folder: str | Path) -> int:
+    from openprompt_meta.runs.logs import log_to_screen
     from openprompt_meta.runs.run import Run
 
-    logging.basicConfig(format="%(message)s", level=logging.WARNING if options.quiet else logging.INFO)
-    results = Run(config, folder, show_progress=not options.quiet).train()
+    with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
+        results = Run(config, folder, show_progress=not options.quiet).train()
     if results is None:
         return EXIT_STOPPED
     _print(results, options.json, folder)
@@ -66,7 +67,8 @@ def _carry_out(options: argparse.Namespace, config: Any, folder: str | Path) -> 
 def _test(options: argparse.Namespace) -> int:
     from openprompt_meta.runs.run import Run, load_run_config
 
-    results = Run(load_run_config(options.folder), options.folder, not options.quiet).test(options.tasks)
+    run = Run(load_run_config(options.folder), options.folder, show_progress=not options.quiet)
+    results = run.test(options.tasks)
     _print(results, options.json, options.folder)
     return 0
 

@@ -41,6 +41,9 @@ PYTHON = Requirement("python", ">=3.10", "to run at all", "install Python 3.10 o
 
 _FOR_OPENPROMPT = "when OpenPrompt is imported"
 
+# Any version does.
+_PLAIN = ("numpy", "safetensors", "pyyaml", "tqdm", "packaging")
+
 REQUIREMENTS: dict[str, Requirement] = {
     requirement.package: requirement
     for requirement in (
@@ -60,6 +63,7 @@ REQUIREMENTS: dict[str, Requirement] = {
             "for meta-learning (MAML)",
             "pip install --no-deps --config-settings=--build-option=build_ext learn2learn==0.2.0",
         ),
+        *(Requirement(name, "", "everywhere", f"pip install {name}") for name in _PLAIN),
         Requirement("datasets", ">=4", _FOR_OPENPROMPT, 'pip install "datasets>=4"'),
         Requirement("rouge", "", _FOR_OPENPROMPT, "pip install rouge"),
         Requirement("scikit-learn", "", _FOR_OPENPROMPT, "pip install scikit-learn"),

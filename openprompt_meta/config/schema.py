@@ -46,8 +46,8 @@ class PlmSection:
 
     model_path: str = "minilm"
     """``minilm`` (packaged, no hub), a folder, or a hub name such as ``bert-base-uncased``."""
-    model_name: str = "mlm"
-    """OpenPrompt's kind of model; ``mlm`` loads any masked language model through transformers' Auto classes."""
+    model_name: Literal["mlm"] = "mlm"
+    """OpenPrompt's kind of model; ``mlm`` is any masked language model, through transformers' Auto classes."""
     attn_implementation: Literal["eager", "sdpa"] | None = None
     """transformers' attention; by default its own choice, and ``eager`` for second-order gradients, which need it."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -78,12 +78,18 @@ class DatasetSection:
     ``random``, or a JSON file."""
     split_seed: Seed = 0
     """Seed of ``splits: random``."""
+    split_fold: Seed = 0
+    """Which of the independent random splits of that seed, for averaging over several."""
     split_counts: list[Steps] | None = None
     """Classes for training, validation and test of ``splits: random``."""
     label_words: str | None = None
     """JSON or YAML file of label words by class; by default those that ship, or the data's own."""
-    drop_ambiguous: bool = False
-    """Drop texts that stand in two splits or carry two labels."""
+    drop: list[Literal["empty", "conflicts", "duplicates"]] = field(default_factory=list)
+    """Texts to leave out: empty ones, those that stand in two splits or carry two labels, repeated ones."""
+    min_samples: Steps = 0
+    """Leave out classes with fewer texts than this; by default a class too small for the tasks is an error."""
+    hub_config: str | None = None
+    """Configuration of a Hugging Face data set that has several."""
     max_seq_length: Annotated[int, Range(minimum=8)] = 220
     """Length budget in tokens, template and prompt included; longer texts are cut."""
 

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 SplitChoice = str | Path | ClassSplit
 WordChoice = str | Path | Mapping[str, str | Sequence[str]] | None
 
+# What counts are called in a run's configuration, for messages.
+_COUNTS_KEY = "dataset.split_counts with splits: random in a YAML"
+
 
 def load(
     source: str | Path | Records,
@@ -117,8 +120,8 @@ def choose_splits(
     if split == "random":
         if counts is None:
             raise DataError(
-                f"split: random needs counts, the numbers of classes for train, valid and test; {records.name} has "
-                f"{len(records.classes)} classes."
+                f"A random split needs counts ({_COUNTS_KEY}), the numbers of classes for train, valid and test; "
+                f"{records.name} has {len(records.classes)} classes."
             )
         lists = random_class_split(records.classes, counts, seed=seed, fold=fold)
         return by_class(records, lists, f"random class split, seed {seed}, fold {fold}")
@@ -137,7 +140,8 @@ def choose_splits(
     if split == "default":
         raise DataError(
             f"{records.provenance} does not say which classes are for train, valid and test "
-            f"(it has {len(records.classes)} classes). Use split: random with counts, or a JSON file of the lists."
+            f"(it has {len(records.classes)} classes). Use a random split with counts ({_COUNTS_KEY}), or a JSON "
+            "file of the lists."
         )
     options = [*offered, "default", "random"]
     raise DataError(
@@ -245,7 +249,8 @@ def _require_sound_classes(dataset: TextDataset, records: Records, *, as_files: 
         name, where = next(iter(shared.items()))
         raise DataError(
             f"{len(shared)} classes of {dataset.name} are in two splits ({name!r} in {', '.join(sorted(where))}): "
-            f"a test on classes that were trained on says nothing about new ones. Use split: random with counts, or a "
+            f"a test on classes that were trained on says nothing about new ones. Use a random split with counts "
+            f"({_COUNTS_KEY}), or a "
             f"JSON file of class lists."
         )
     differences = mismatches(records) if as_files else []

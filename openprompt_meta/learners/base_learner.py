@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from openprompt_meta.learners.task import Task
 from openprompt_meta.model.mask_classifier import MaskClassifier
 from openprompt_meta.prompts import PromptPool
 
-__all__ = ["BaseLearner"]
+__all__ = ["BaseLearner", "task_randomness"]
 
 
 @contextmanager
@@ -30,6 +31,18 @@ def pool_in_place(template: Any, pool: PromptPool) -> Iterator[None]:
         template.pool = own
 
 
+@contextmanager
+def task_randomness(seed: int, task: Task) -> Iterator[None]:
+    """Randomness inside that depends on the run's seed and the task alone, and leaves torch's own state as it was.
+
+    Dropout and the random start of a task's label embeddings are then the same whatever was done before, which is
+    what lets an interrupted run resume to the same bits.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed * 1_000_003 + task.index)
+        yield
+
+
 @dataclass
 class BaseLearner:
     """Adapts a pool to a task's support set, and judges a task's query set with a pool.
@@ -40,12 +53,14 @@ class BaseLearner:
         label_embeddings: at the meta step and in prediction, ``adapted`` fits the verbalizer to the support set as the
             adapted pool shows it; ``last_inner_step`` keeps the fit of the last inner step.
         detach_last_fit: for ``last_inner_step``, drop the gradient through that fit (first-order learning does).
+        seed: of whatever is random inside a task.
     """
 
     classifier: MaskClassifier
     loss: Literal["mean", "sum"] = "mean"
     label_embeddings: Literal["adapted", "last_inner_step"] = "adapted"
     detach_last_fit: bool = True
+    seed: int = 0
 
     def adapt(self, learner: Any, task: Task, steps: int) -> list[float]:
         """Take ``steps`` gradient steps on the support loss.

@@ -10,6 +10,7 @@ import torch
 
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import EpisodeSampler, TextDataset
+from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners import BaseLearner, MamlLearner, MetaLearner
 from openprompt_meta.methods.task_source import TaskSource
 from openprompt_meta.model import LoadedMLM, MaskClassifier, MaskOnlyClassifier, load_mlm
@@ -61,7 +62,14 @@ def torch_device(name: str) -> torch.device:
     """The device of that name; ``auto`` is CUDA if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    device = torch.device(name)
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(
+            f"run.device: {name} cannot be used here ({str(error).splitlines()[0]}). Use auto or cpu."
+        ) from None
+    return device
 
 
 def build_metaprompter(config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int) -> MetaPrompter:
@@ -83,8 +91,11 @@ def build_metaprompter(config: RunConfig, loaded: LoadedMLM, dataset: TextDatase
         seed=seed,
         max_seq_length=config.dataset.max_seq_length,
     ).to(loaded.model.device)
-    classifier = _classifier(loaded, template, _verbalizer(config, loaded), config.plm.dropout)
-    base_learner = BaseLearner(classifier, meta.loss, meta.label_embeddings, detach_last_fit=meta.first_order)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # for a verbalizer that starts at random
+        verbalizer = _verbalizer(config, loaded)
+    classifier = _classifier(loaded, template, verbalizer, config.plm.dropout)
+    base_learner = BaseLearner(classifier, meta.loss, meta.label_embeddings, meta.first_order, seed)
     optimizer = _OPTIMIZERS[meta.optimizer](template.pool.parameters(), lr=meta.outer_lr)
     learner = MamlLearner(template.pool, base_learner, optimizer, meta.inner_lr, meta.inner_steps, meta.first_order)
     wrapper = loaded.wrapper(tokenizer=loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
@@ -94,7 +105,7 @@ def build_metaprompter(config: RunConfig, loaded: LoadedMLM, dataset: TextDatase
             EncodedTexts(split.texts, template, wrapper, device=loaded.model.device),
             dataset.label_words,
         )
-        for split in dataset
+        for split in (dataset.train, dataset.valid, dataset.test)
     }
     return MetaPrompter(learner, classifier, sources)
 
@@ -114,5 +125,6 @@ def _classifier(
     known = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
     kind = MaskOnlyClassifier if known else MaskClassifier
     classifier = kind(loaded.model, template, verbalizer, freeze_plm=True, plm_eval_mode=not dropout)
+    classifier.to(loaded.model.device)
     classifier.train(dropout)
     return classifier

@@ -42,7 +42,7 @@ def mean_features(loaded: LoadedMLM, texts: Sequence[str], max_length: int) -> F
             texts[position], truncation=True, max_length=max_length, return_tensors="pt"
         ).to(loaded.model.device)
         hidden: Tensor = loaded.model.base_model(**encoded).last_hidden_state
-        return hidden.mean(dim=1)  # one text, no padding
+        return hidden.float().mean(dim=1)  # one text, no padding
 
     def features(positions: Sequence[int]) -> Tensor:
         for position in positions:

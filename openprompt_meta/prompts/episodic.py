@@ -17,7 +17,7 @@ from openprompt_meta.prompts.label_words import LabelWords, read_label_words
 __all__ = [
     "EpisodicVerbalizer",
     "checked_labels",
-    "mask_features",
+    "last_hidden_states",
     "require_vocabulary_head",
     "vocabulary_logits",
 ]
@@ -102,7 +102,7 @@ class EpisodicVerbalizer(Verbalizer):
         return ", ".join(repr(self.classes[i]) if self.classes else str(i) for i in indices)
 
 
-def mask_features(outputs: Any) -> Tensor:
+def last_hidden_states(outputs: Any) -> Tensor:
     """The last layer's hidden states ``[B, L, d_o]`` of a language model's outputs."""
     hidden = getattr(outputs, "hidden_states", None)
     if hidden is None:

@@ -128,6 +128,7 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
             raise VerbalizerError(
                 "The hand-crafted verbalizer has no label words yet: give label_words, or call begin_task with some."
             )
+        self.to(logits.device)  # label words come with each task, and the tokenizer knows no device
         words: Tensor = self.project(logits)  # [B, C, W], far below zero where a class has fewer than W words
         if getattr(self, "_calibrate_logits", None) is not None:
             words = torch.log(self.calibrate(label_words_probs=self.normalize(words)) + 1e-15)

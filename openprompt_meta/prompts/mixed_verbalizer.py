@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.episodic import (
     EpisodicVerbalizer,
-    mask_features,
+    last_hidden_states,
     require_vocabulary_head,
     vocabulary_logits,
 )
@@ -72,7 +72,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
 
     def gather_outputs(self, outputs: Any) -> Tensor | tuple[Tensor, Tensor]:
         """Hidden states, and vocabulary logits if they are needed."""
-        hidden = mask_features(outputs)
+        hidden = last_hidden_states(outputs)
         if not self.needs_vocabulary_head:
             return hidden
         return hidden, vocabulary_logits(outputs, f"{type(self).__name__} with mix_lambda = {self.mix_lambda}")

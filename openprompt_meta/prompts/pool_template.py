@@ -187,7 +187,13 @@ class PromptPoolTemplate(SoftTemplate):
                 )
             elif "pool" in piece or "mask" in piece or "special" in piece:
                 fixed += 1
-        limits = {"max_seq_length": self.max_seq_length, "the model's positions": _positions(self._model.model)}
+        positions = _positions(self._model.model)
+        if positions is not None and self.max_seq_length is not None and self.max_seq_length > positions:
+            raise TemplateError(
+                f"max_seq_length = {self.max_seq_length} is more than the {positions} positions that "
+                f"{type(self._model.model).__name__} has. Lower it to {positions} or less."
+            )
+        limits = {"max_seq_length": self.max_seq_length, "the model's positions": positions}
         for name, limit in limits.items():
             if limit is not None and fixed >= limit:
                 raise TemplateError(

@@ -12,7 +12,7 @@ from openprompt.prompts import ProtoVerbalizer as OpenPromptProtoVerbalizer
 from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts.episodic import mask_features, require_vocabulary_head
+from openprompt_meta.prompts.episodic import last_hidden_states, require_vocabulary_head
 from openprompt_meta.prompts.hand_crafted_verbalizer import HandCraftedVerbalizer
 from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.prompts.mixed_verbalizer import MixedVerbalizer
@@ -170,7 +170,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         with torch.no_grad(), evaluation_mode(model):
             for batch in dataloader:
                 on_device = batch.to(model.device).to_dict()
-                hidden = mask_features(model.prompt_model(on_device))  # type: ignore[operator]
+                hidden = last_hidden_states(model.prompt_model(on_device))  # type: ignore[operator]
                 features.append(model.extract_at_mask(hidden, on_device))  # type: ignore[operator]
                 labels.append(on_device["label"])
         if not features:

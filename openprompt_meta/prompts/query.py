@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["QueryFunction", "evaluation_mode"]
+__all__ = ["ModelReference", "QueryFunction", "evaluation_mode"]
 
 logger = logging.getLogger(__name__)
 

@@ -98,7 +98,10 @@ class RepVerbalizer(MixedVerbalizer):
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Average the support set's features by class; gradients flow through the averages."""
-        self._support = self._class_sums(features, self._checked_support(features, labels))
+        sums, counts = self._support = self._class_sums(features, self._checked_support(features, labels))
+        # What state_dict saves; the averages above carry gradients.
+        self.feature_sum, self.feature_count = sums.detach(), counts.detach()
+        self.seen_this_round = torch.ones_like(counts, dtype=torch.bool)
 
     def _class_sums(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         members = F.one_hot(labels, self.num_classes).to(features.dtype)  # [n, C]

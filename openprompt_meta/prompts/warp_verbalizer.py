@@ -59,7 +59,9 @@ class WarpVerbalizer(MixedVerbalizer):
             self._start(label_words)
 
     def _start(self, label_words: LabelWords | None) -> None:
-        self.label_embeddings = nn.Parameter(self.initial_label_embeddings(label_words))
+        start = self.initial_label_embeddings(label_words)
+        # In single precision at least, as features are judged, whatever the model computes in.
+        self.label_embeddings = nn.Parameter(start.to(torch.promote_types(start.dtype, torch.float32)))
 
     def initial_label_embeddings(self, label_words: LabelWords | None) -> Tensor:
         """Where learning starts, ``[C, d_o]``: at random."""

@@ -1,6 +1,6 @@
 """Runs: training with validation, checkpoints and resume, testing, results."""
 
-from openprompt_meta.runs.run import Run, load_run_config, open_dataset
+from openprompt_meta.runs.run import Run, load_run_config
 from openprompt_meta.runs.summary import SeedsSummary, TasksSummary, summarise_seeds, summarise_tasks
 
 __all__ = [
@@ -8,7 +8,6 @@ __all__ = [
     "SeedsSummary",
     "TasksSummary",
     "load_run_config",
-    "open_dataset",
     "summarise_seeds",
     "summarise_tasks",
 ]

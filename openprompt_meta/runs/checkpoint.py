@@ -13,11 +13,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from openprompt_meta.errors import RunError
+from openprompt_meta.errors import CheckpointError
 from openprompt_meta.files import write_whole
 from openprompt_meta.learners import MetaLearner
 
-__all__ = ["Progress", "load_pool", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_checkpoint"]
 
 FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
@@ -44,7 +44,7 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
     """Save pool, optimiser state and progress.
 
     Raises:
-        RunError: the disk is full or the folder unwritable; the checkpoint before stays.
+        CheckpointError: the disk is full or the folder unwritable; the checkpoint before stays.
     """
     tensors = {_POOL + name: value for name, value in learner.pool.state_dict().items()}
     for index, state in learner.optimizer.state_dict()["state"].items():
@@ -59,14 +59,16 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
     try:
         write_whole(path, safetensors.torch.save(plain, metadata))
     except OSError as error:
-        raise RunError(f"The checkpoint {path} cannot be written: {error}. The one before it is untouched.") from None
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be written: {error}. The one before it is untouched."
+        ) from None
 
 
 def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
     """Restore pool and optimiser state from a checkpoint, bit by bit, and return the progress.
 
     Raises:
-        RunError: the file is missing, damaged, of another kind, or of another pool.
+        CheckpointError: the file is missing, damaged, of another kind, or of another pool.
     """
     tensors, metadata = _read(path)
     _load_pool_tensors(path, tensors, learner.pool)
@@ -77,6 +79,11 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
             state.setdefault(int(index), {})[key] = value
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
     return _progress(path, metadata)
+
+
+def read_progress(path: Path) -> Progress:
+    """How far the run of a checkpoint had come."""
+    return _progress(path, _read(path)[1])
 
 
 def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
@@ -92,11 +99,15 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except FileNotFoundError:
-        raise RunError(f"There is no checkpoint {path}. Train first, or resume the run that was cut off.") from None
+        raise CheckpointError(
+            f"There is no checkpoint {path}. Train first, or resume the run that was cut off."
+        ) from None
     except (OSError, SafetensorError) as error:
-        raise RunError(f"The checkpoint {path} cannot be read: {error}. It is damaged or no checkpoint.") from None
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be read: {error}. It is damaged or no checkpoint."
+        ) from None
     if metadata.get("format") != FORMAT or metadata.get("format_version") != FORMAT_VERSION:
-        raise RunError(
+        raise CheckpointError(
             f"{path} is a {metadata.get('format', 'foreign file')!r}, version {metadata.get('format_version')!r}; "
             f"expected {FORMAT!r}, version {FORMAT_VERSION!r}."
         )
@@ -108,7 +119,7 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
     expected = {name: tuple(value.shape) for name, value in pool.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in saved.items()}
     if found != expected:
-        raise RunError(f"{path} holds a pool of shapes {found}; the configuration asks for {expected}.")
+        raise CheckpointError(f"{path} holds a pool of shapes {found}; the configuration asks for {expected}.")
     pool.load_state_dict(saved)
 
 
@@ -117,4 +128,4 @@ def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
         values: dict[str, Any] = json.loads(metadata["progress"])
         return Progress(**{field.name: values[field.name] for field in fields(Progress)})
     except (KeyError, ValueError, TypeError):
-        raise RunError(f"{path} does not say how far its run had come; it is damaged.") from None
+        raise CheckpointError(f"{path} does not say how far its run had come; it is damaged.") from None

@@ -23,7 +23,7 @@ __all__ = ["RunFolder", "SeedFolder"]
 class RunFolder:
     """The folder of one run over one or more seeds.
 
-    ``config.yaml`` (resolved), ``versions.json``, ``results.json`` and one folder a seed.
+    ``config.yaml`` (resolved), ``versions.json``, ``log.txt``, ``results.json`` and one folder a seed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -43,6 +43,11 @@ class RunFolder:
     def versions_file(self) -> Path:
         """Which versions it was run with."""
         return self.path / "versions.json"
+
+    @property
+    def log_file(self) -> Path:
+        """What was done when."""
+        return self.path / "log.txt"
 
     def seed(self, seed: int) -> SeedFolder:
         """The folder of one seed."""
@@ -112,7 +117,9 @@ class SeedFolder:
         records = []
         for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError):
-                records.append(json.loads(line))
+                record = json.loads(line)
+                if isinstance(record, dict) and {"kind", "iteration"} <= record.keys():
+                    records.append(record)
         return records
 
     def forget_after(self, iteration: int, validated: int) -> None:

@@ -7,61 +7,33 @@ import logging
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
+from openprompt_meta import __version__
 from openprompt_meta.compat.versions import installed_versions
-from openprompt_meta.config import DatasetSection, RunConfig, load_config, to_yaml
-from openprompt_meta.data import Records, TextDataset, load, read_processor
-from openprompt_meta.errors import DataError, RunError, did_you_mean
+from openprompt_meta.config import RunConfig, load_config, to_yaml
+from openprompt_meta.data import TextDataset
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_whole
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
 from openprompt_meta.model import LoadedMLM
-from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
 from openprompt_meta.runs.folder import RunFolder, SeedFolder
 from openprompt_meta.runs.interrupts import StopRequest
+from openprompt_meta.runs.logs import log_file
 from openprompt_meta.runs.summary import summarise_seeds
 from openprompt_meta.runs.tensorboard import tensorboard_writer
 from openprompt_meta.runs.training import Training
 
-__all__ = ["Run", "load_run_config", "open_dataset"]
+__all__ = ["Run", "load_run_config"]
 
 logger = logging.getLogger(__name__)
-
-
-def open_dataset(config: RunConfig) -> TextDataset:
-    """The data set that a configuration names."""
-    section = config.dataset
-    return load(
-        _source(section),
-        format="auto" if section.format == "processor" else section.format,
-        name=section.name,
-        text_column=section.text_column,
-        label_column=section.label_column,
-        split=section.splits,
-        counts=section.split_counts,
-        seed=section.split_seed,
-        label_words=section.label_words,
-        drop=("conflicts",) if section.drop_ambiguous else (),
-    )
-
-
-def _source(section: DatasetSection) -> str | Records:
-    if section.format == "processor":
-        from openprompt.data_utils import PROCESSORS
-
-        if section.name not in PROCESSORS:
-            raise DataError(
-                f"OpenPrompt has no data processor {section.name!r}.{did_you_mean(section.name, PROCESSORS)} "
-                f"It has: {', '.join(sorted(PROCESSORS))}."
-            )
-        return read_processor(PROCESSORS[section.name](), section.path or ".")
-    return section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name)
 
 
 def load_run_config(folder: str | Path) -> RunConfig:
@@ -98,17 +70,24 @@ class Run:
         Raises:
             RunError: another process runs in the folder, or it was made with another configuration.
         """
-        with self.folder.locked(), StopRequest() as stop:
-            self._claim()
-            dataset, loaded = self._load()
-            for seed in self.config.run.seeds:
-                method = build_metaprompter(self.config, loaded, dataset, seed)
-                if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
-                    logger.warning(
-                        "Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path
-                    )
-                    return None
-            return self._write_results()
+        try:
+            with self.folder.locked(), log_file(self.folder.log_file), StopRequest() as stop:
+                return self._train(stop)
+        except OSError as error:
+            raise RunError(
+                f"The run folder {self.folder.path} cannot be written: {error}. What was saved before is as it was; "
+                f"mend it and go on with: openprompt-meta resume {self.folder.path}"
+            ) from error
+
+    def _train(self, stop: StopRequest) -> dict[str, Any] | None:
+        self._claim()
+        dataset, loaded = self._load()
+        for seed in self.config.run.seeds:
+            method = build_metaprompter(self.config, loaded, dataset, seed)
+            if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
+                logger.warning("Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path)
+                return None
+        return self._write_results()
 
     def test(self, tasks: int | None = None) -> dict[str, Any]:
         """Judge the best checkpoints on test tasks again, without writing to the run folder.
@@ -116,20 +95,23 @@ class Run:
         Args:
             tasks: how many; as configured if ``None``.
         """
-        meta = replace(self.config.meta, test_tasks=tasks or self.config.meta.test_tasks)
+        count = self.config.meta.test_tasks if tasks is None else tasks
+        if count < 1:
+            raise RunError(f"{count} test tasks were asked for; at least one is needed.")
         dataset, loaded = self._load()
         accuracies = []
         for seed in self.config.run.seeds:
             method = build_metaprompter(self.config, loaded, dataset, seed)
             load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
-            accuracies.append(self._judge(method, meta.test_tasks, f"test, seed {seed}", lambda: False))
+            accuracies.append(self._judge(method, count, f"test, seed {seed}", lambda: False))
         return self._results(accuracies)
 
     # -- one seed ---------------------------------------------------------------------------------------------------
 
     def _train_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)
-        with tensorboard_writer(folder.path, self.config.run.tensorboard) as on_record:
+        done = read_progress(folder.last_checkpoint).iteration if folder.last_checkpoint.exists() else 0
+        with tensorboard_writer(folder.path, self.config.run.tensorboard, done) as on_record:
             return Training(
                 method,
                 self.config.meta,
@@ -165,7 +147,7 @@ class Run:
     def _load(self) -> tuple[TextDataset, LoadedMLM]:
         if self.config.run.threads is not None:
             torch.set_num_threads(self.config.run.threads)
-        dataset = open_dataset(self.config)  # first: its errors are quick, the model's loading is not
+        dataset = open_dataset(self.config.dataset)  # first: its errors are quick, the model's loading is not
         return dataset, load_language_model(self.config)
 
     def _claim(self) -> None:
@@ -178,8 +160,27 @@ class Run:
                 f"{self.folder.path} holds a run with another configuration (see {self.folder.config_file}). "
                 f"Choose another run.folder, or go on with that one: openprompt-meta resume {self.folder.path}"
             )
-        versions = {"python": platform.python_version(), "platform": platform.platform(), **installed_versions()}
-        write_whole(self.folder.versions_file, json.dumps(versions, indent=2) + "\n")
+        self._record_versions()
+
+    def _record_versions(self) -> None:
+        """Keep what the run was started with; going on with something else may change its last bits."""
+        now = {
+            "openprompt_meta": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "threads": str(self.config.run.threads or torch.get_num_threads()),
+            **installed_versions(),
+        }
+        file = self.folder.versions_file
+        if not file.exists():
+            write_whole(file, json.dumps(now, indent=2) + "\n")
+            return
+        then = json.loads(file.read_text(encoding="utf-8"))
+        changed = [f"{name} {then.get(name)} → {now.get(name)}" for name in now if then.get(name) != now[name]]
+        if changed:
+            logger.warning(
+                "Since the run was started: %s. Its numbers may differ in the last bits.", ", ".join(changed)
+            )
 
     def _write_results(self) -> dict[str, Any]:
         folders = [self.folder.seed(seed) for seed in self.config.run.seeds]
@@ -201,10 +202,13 @@ class Run:
             "verbalizer": self.config.verbalizer,
             "test_accuracy": {kind: summarise_seeds(accuracies).as_dict()},
             "seeds": self.config.run.seeds,
-            "command": " ".join(sys.argv),
+            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         }
 
 
 def _accuracies(folder: SeedFolder) -> list[float]:
-    values: list[float] = json.loads(folder.test_file.read_text(encoding="utf-8"))["accuracies"]
+    try:
+        values: list[float] = json.loads(folder.test_file.read_text(encoding="utf-8"))["accuracies"]
+    except (ValueError, KeyError, TypeError):
+        raise RunError(f"{folder.test_file} is damaged. Delete it and resume the run: it is made again.") from None
     return values

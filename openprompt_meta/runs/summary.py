@@ -17,12 +17,12 @@ class TasksSummary:
     """Accuracy over the tasks of one run."""
 
     mean: float
-    interval: float
-    """Half the width of the 95 % confidence interval of the mean over tasks."""
+    interval: float | None
+    """Half the width of the 95 % confidence interval of the mean over tasks, of two tasks or more."""
     tasks: int
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} ± {100 * self.interval:.2f}"
+        return f"{100 * self.mean:.2f} ± {_percent(self.interval)}"
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class SeedsSummary:
     """Accuracy over the runs of several seeds."""
 
     mean: float
-    interval: float
-    """Half the width of the 95 % confidence interval over all tasks of all seeds."""
+    interval: float | None
+    """Half the width of the 95 % confidence interval over all tasks of all seeds, of two tasks or more."""
     deviation: float | None
     """Standard deviation of the seeds' means, of two seeds or more."""
     seeds: int
@@ -40,7 +40,7 @@ class SeedsSummary:
 
     def __str__(self) -> str:
         spread = "" if self.deviation is None else f" (deviation over {self.seeds} seeds {100 * self.deviation:.2f})"
-        return f"{100 * self.mean:.2f} ± {100 * self.interval:.2f}{spread}"
+        return f"{100 * self.mean:.2f} ± {_percent(self.interval)}{spread}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -48,7 +48,7 @@ class SeedsSummary:
 
 
 def summarise_tasks(accuracies: Sequence[float]) -> TasksSummary:
-    """Mean and interval over tasks; the interval of a single task is infinite."""
+    """Mean and interval over tasks."""
     return TasksSummary(_mean(accuracies), _half_width(accuracies), len(accuracies))
 
 
@@ -69,5 +69,9 @@ def _deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def _half_width(values: Sequence[float]) -> float:
-    return _Z95 * _deviation(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+def _half_width(values: Sequence[float]) -> float | None:
+    return _Z95 * _deviation(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def _percent(value: float | None) -> str:
+    return "?" if value is None else f"{100 * value:.2f}"

@@ -58,7 +58,7 @@ class Training:
         if self.folder.last_checkpoint.exists():
             self.progress = read_checkpoint(self.folder.last_checkpoint, self.method.learner)
         self.folder.forget_after(self.progress.iteration, self.progress.validated)
-        with self._bar(self.meta.iterations, "meta-training", self.progress.iteration) as bar:
+        with self._bar(self.meta.iterations, "meta-training", "it", initial=self.progress.iteration) as bar:
             while True:
                 if self._validation_is_due():
                     try:
@@ -102,7 +102,7 @@ class Training:
 
     def _validate(self, bar: Any) -> None:
         started = time.perf_counter()
-        with self._bar(self.meta.valid_tasks, "validation", leave=False) as inner:
+        with self._bar(self.meta.valid_tasks, "validation", "task", leave=False) as inner:
             outcomes = judge_tasks(
                 self.method.learner,
                 self.method.sources["valid"],
@@ -141,7 +141,5 @@ class Training:
         self.folder.log(record)
         self.on_record(record)
 
-    def _bar(self, total: int, description: str, initial: int = 0, leave: bool = True) -> Any:
-        return tqdm(
-            total=total, desc=description, initial=initial, leave=leave, disable=not self.show_progress, unit="task"
-        )
+    def _bar(self, total: int, title: str, unit: str, **options: Any) -> Any:
+        return tqdm(total=total, desc=title, unit=unit, disable=not self.show_progress, **options)

@@ -10,10 +10,11 @@ from tqdm.auto import tqdm
 
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import TextDataset
+from openprompt_meta.data.configured import open_dataset
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
 from openprompt_meta.methods.prototypes import plain_features
 from openprompt_meta.model import LoadedMLM
-from openprompt_meta.runs import Run, TasksSummary, open_dataset, summarise_tasks
+from openprompt_meta.runs import Run, TasksSummary, summarise_tasks
 from openprompt_meta.runs.checkpoint import load_pool
 from openprompt_meta.runs.evaluation import judge_prototypes, judge_tasks
 from openprompt_meta.runs.folder import RunFolder
@@ -43,7 +44,7 @@ class QuickStart:
         self.config = config
         self.folder = RunFolder(folder)
         self._seed = config.run.seeds[0]
-        self._dataset: TextDataset = open_dataset(config)
+        self._dataset: TextDataset = open_dataset(config.dataset)
         self._loaded: LoadedMLM = load_language_model(config)
 
     def without_training(self) -> Iterator[tuple[str, TasksSummary]]:

@@ -216,3 +216,29 @@ def test_a_loss_that_is_not_a_number_names_the_task_and_the_step(mlm: LoadedMLM)
     learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
     with pytest.raises(NotFiniteError, match=r"Task 7: inner step 1 is nan"):
         learner.meta_step([setting.task])
+
+
+def test_a_meta_gradient_that_is_not_a_number_never_reaches_the_pool(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    pool = setting.template.pool
+    before = copy.deepcopy(pool.state_dict())
+    pool.prompts.register_hook(lambda gradient: gradient * math.inf)  # a finite loss, an infinite slope
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, inner_steps=0)
+    with pytest.raises(NotFiniteError, match=r"Task 7: the meta-gradient"):
+        learner.meta_step([setting.task])
+    assert all(torch.equal(value, before[name]) for name, value in pool.state_dict().items())
+
+
+def test_what_is_random_inside_a_task_depends_on_seed_and_task_alone(mlm: LoadedMLM) -> None:
+    def losses(seed: int, noise: int) -> list[float]:
+        setting = Setting(mlm, WarpVerbalizer(mlm.tokenizer, mlm.model), seed=seed)
+        pool = setting.template.pool
+        learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+        torch.manual_seed(noise)
+        state = torch.get_rng_state()
+        found = learner.judge(setting.task, 2).inner_losses
+        assert torch.equal(torch.get_rng_state(), state), "a program's own random numbers are left alone"
+        return found
+
+    assert losses(0, noise=1) == losses(0, noise=2)
+    assert losses(0, noise=1) != losses(1, noise=1)

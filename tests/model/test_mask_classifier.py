@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,14 @@ from tiny_models import FAMILIES, LABEL_WORDS
 from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, MaskOnlyClassifier
 from openprompt_meta.model.length_groups import divide_batch, length_groups
 from openprompt_meta.model.vocabulary_head import vocabulary_head
-from openprompt_meta.prompts import HandCraftedVerbalizer, PromptPoolTemplate, RepVerbalizer
+from openprompt_meta.prompts import (
+    DartVerbalizer,
+    HandCraftedVerbalizer,
+    PromptPoolTemplate,
+    ProtoVerbalizer,
+    RepVerbalizer,
+    WarpVerbalizer,
+)
 
 pytestmark = pytest.mark.prompts
 
@@ -154,3 +162,14 @@ def test_a_model_in_half_precision_is_judged_in_single(tiny: Callable[[str], Loa
         rough = verbalizer.log_probabilities(*reading)
         assert torch.allclose(rough.exp(), exact.exp(), atol=0.1)
         rough.sum().backward()  # the pool, in float32, learns through it
+
+
+@pytest.mark.parametrize("kind", [WarpVerbalizer, DartVerbalizer, ProtoVerbalizer])
+def test_verbalizers_that_learn_work_on_a_model_in_half_precision(kind: Any, tiny: Callable[[str], LoadedMLM]) -> None:
+    mlm = tiny("bert")
+    mlm.model.to(torch.bfloat16)
+    verbalizer = kind(tokenizer=mlm.tokenizer, model=mlm.model)
+    verbalizer.begin_task(CLASSES, LABEL_WORDS)
+    features = torch.randn(4, mlm.config.hidden_size)
+    verbalizer.fit_support(features, None, torch.arange(4))
+    assert verbalizer.log_probabilities(features, None).exp().sum().item() == pytest.approx(4, abs=1e-4)

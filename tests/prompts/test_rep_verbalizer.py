@@ -467,3 +467,13 @@ def test_mixing_needs_a_vocabulary_head(tiny):
         verbalizer.process_outputs(torch.zeros(1, 32))
     with pytest.raises(VerbalizerError, match="has no vocabulary head"):
         verbalizer.gather_outputs(SimpleNamespace(hidden_states=[torch.zeros(1, 2, 32)]))
+
+
+def test_a_fit_to_a_support_set_is_saved_and_loaded() -> None:
+    fitted, fresh = RepVerbalizer(num_classes=2), RepVerbalizer(num_classes=2)
+    fitted.fit_support(torch.randn(4, 5), None, torch.tensor([0, 1, 0, 1]))
+    fresh.load_state_dict(fitted.state_dict())
+    features = torch.randn(3, 5)
+    fitted.eval()
+    fresh.eval()
+    assert torch.equal(fresh.log_probabilities(features, None), fitted.log_probabilities(features, None))

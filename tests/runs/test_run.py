@@ -20,7 +20,7 @@ import torch
 from small_runs import small_config, write_data
 
 from openprompt_meta.config import RunConfig, load_config, to_yaml
-from openprompt_meta.errors import NotFiniteError, RunError
+from openprompt_meta.errors import ConfigError, DataError, NotFiniteError, RunError
 from openprompt_meta.runs import Run
 from openprompt_meta.runs.training import Training
 
@@ -220,12 +220,12 @@ def test_damaged_checkpoints_are_refused_with_the_reason(config: RunConfig, tmp_
 
 
 def test_training_touches_nothing_of_the_language_model(config: RunConfig, tmp_path: Path) -> None:
+    from openprompt_meta.data.configured import open_dataset
     from openprompt_meta.methods import build_metaprompter, load_language_model
-    from openprompt_meta.runs import open_dataset
 
     loaded = load_language_model(config)
     before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
-    method = build_metaprompter(config, loaded, open_dataset(config), seed=0)
+    method = build_metaprompter(config, loaded, open_dataset(config.dataset), seed=0)
     for index in range(3):
         method.learner.meta_step([method.sources["train"][index]])
     assert all(torch.equal(value, before[name]) for name, value in loaded.model.state_dict().items())
@@ -246,3 +246,109 @@ def _vocabulary(folder: Path) -> str:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(30))]
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     return str(folder / "vocab.txt")
+
+
+@pytest.mark.parametrize("verbalizer", ["warp_verbalizer", "proto_verbalizer"])
+def test_a_verbalizer_that_starts_at_random_resumes_to_the_same_bits(
+    config: RunConfig, tmp_path: Path, verbalizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, verbalizer=verbalizer)
+    Run(config, tmp_path / "straight", show_progress=False).train()
+    torch.manual_seed(99)  # what else a program draws must not matter
+    _cut_after(3, config, tmp_path / "cut", monkeypatch)
+    torch.manual_seed(7)
+    Run(config, tmp_path / "cut", show_progress=False).train()
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+def test_dropout_is_on_in_training_only_and_resumes_to_the_same_bits(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Run(config, tmp_path / "plain", show_progress=False).train()
+    config = replace(config, plm=replace(config.plm, dropout=True))
+    Run(config, tmp_path / "straight", show_progress=False).train()
+    records = [without_times(tmp_path / name / "seed-0/metrics.jsonl") for name in ("plain", "straight")]
+    assert records[0][0] == records[1][0], "the first validation must not know of dropout"
+    assert records[0][1]["loss"] != records[1][1]["loss"], "the first iteration must"
+    _cut_after(3, config, tmp_path / "cut", monkeypatch)
+    Run(config, tmp_path / "cut", show_progress=False).train()
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+    assert plain is not None
+
+
+def _cut_after(iteration: int, config: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Training._step
+
+    def crashing(self: Training, bar: Any) -> None:
+        real(self, bar)
+        if self.progress.iteration == iteration:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_step", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            Run(config, folder, show_progress=False).train()
+
+
+def test_data_without_validation_classes_is_refused_by_name(config: RunConfig, tmp_path: Path) -> None:
+    topics = {"train": ["weather", "sport", "food"], "test": ["phone", "movie", "doctor"]}
+    data = write_data(tmp_path / "two", topics)
+    config = replace(config, dataset=replace(config.dataset, path=str(data)))
+    with pytest.raises(DataError, match="no split 'valid'"):
+        Run(config, tmp_path / "run", show_progress=False).train()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_the_reason(config: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match="cannot be made"):
+        Run(config, tmp_path / "file", show_progress=False).train()
+
+
+def test_a_full_disk_leaves_what_was_saved(config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from openprompt_meta.runs import folder
+
+    def full(self: Any, record: dict[str, Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.SeedFolder, "log", full)
+        with pytest.raises(RunError, match="No space left"):
+            Run(config, tmp_path / "run", show_progress=False).train()
+    assert Run(config, tmp_path / "run", show_progress=False).train() is not None
+
+
+def test_a_device_that_is_not_there_is_refused(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, run=replace(config.run, device="cuda:63"))
+    with pytest.raises(ConfigError, match="cuda:63 cannot be used here"):
+        Run(config, tmp_path / "run", show_progress=False).train()
+
+
+def test_what_was_done_is_in_the_log(config: RunConfig, tmp_path: Path) -> None:
+    Run(config, tmp_path / "run", show_progress=False).train()
+    assert "Iteration 6: validation accuracy" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, run=replace(config.run, tensorboard=True))
+    Run(config, tmp_path / "run", show_progress=False).train()
+    assert list((tmp_path / "run" / "seed-0" / "tensorboard").glob("events*"))
+
+
+@pytest.mark.real_encoder
+def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
+    # The method itself: a dozen small iterations lift accuracy on classes they never saw, on the real encoder.
+    from openprompt_meta.config import config_from_mapping
+    from openprompt_meta.data.configured import open_dataset
+    from openprompt_meta.methods import build_metaprompter, load_language_model
+
+    meta = {"shot": 3, "query": 5, "inner_steps": 1, "outer_lr": 0.005}
+    config = config_from_mapping({"dataset": {"name": "demo"}, "meta": meta})
+    method = build_metaprompter(config, load_language_model(config), open_dataset(config.dataset), seed=0)
+
+    def accuracy() -> float:
+        return sum(method.learner.judge(method.sources["test"][i], 1).accuracy for i in range(8)) / 8
+
+    before = accuracy()
+    for index in range(14):
+        method.learner.meta_step([method.sources["train"][index]])
+    assert accuracy() > before + 0.2
