@@ -80,10 +80,11 @@ class Run:
             ) from error
 
     def _train(self, stop: StopRequest) -> dict[str, Any] | None:
-        self._claim()
+        self._require_same_config()
         dataset, loaded = self._load()
         for seed in self.config.run.seeds:
             method = build_metaprompter(self.config, loaded, dataset, seed)
+            self._claim()  # only now: what could not be put together must not occupy the folder
             if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
                 logger.warning("Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path)
                 return None
@@ -151,16 +152,17 @@ class Run:
         return dataset, load_language_model(self.config)
 
     def _claim(self) -> None:
-        """Write the resolved configuration, or make sure that the folder's is the same."""
-        text = to_yaml(self.config)
+        """Write the resolved configuration and what it is run with, unless an earlier try has."""
         if not self.folder.config_file.exists():
-            write_whole(self.folder.config_file, text)
-        elif load_config(self.folder.config_file) != self.config:
+            write_whole(self.folder.config_file, to_yaml(self.config))
+        self._record_versions()
+
+    def _require_same_config(self) -> None:
+        if self.folder.config_file.exists() and load_config(self.folder.config_file) != self.config:
             raise RunError(
                 f"{self.folder.path} holds a run with another configuration (see {self.folder.config_file}). "
                 f"Choose another run.folder, or go on with that one: openprompt-meta resume {self.folder.path}"
             )
-        self._record_versions()
 
     def _record_versions(self) -> None:
         """Keep what the run was started with; going on with something else may change its last bits."""

@@ -189,7 +189,8 @@ def test_no_content_raises_anything_but_a_data_error(tmp_path: Path, content: by
 
 
 def test_a_saved_hugging_face_folder_is_read_with_its_class_names(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
     parts = {
         "train": datasets.Dataset.from_dict({"text": ["x", "y"], "label": [1, 1]}, features=features),
@@ -204,23 +205,26 @@ def test_a_saved_hugging_face_folder_is_read_with_its_class_names(tmp_path: Path
 
 
 def test_a_single_saved_table_without_splits_needs_a_class_split(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     table = datasets.Dataset.from_dict({"text": list("uvwxyz"), "label": list("aabbcc")})
     table.save_to_disk(str(tmp_path / "saved"))
-    with pytest.raises(DataError, match="split: random with counts"):
+    with pytest.raises(DataError, match="random split with counts"):
         load(tmp_path / "saved")
     assert len(load(tmp_path / "saved", split="random", counts=(1, 1, 1)).classes) == 3
 
 
 def test_an_old_datasets_library_is_refused_because_it_can_run_foreign_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     monkeypatch.setattr(datasets, "__version__", "3.6.0")
     with pytest.raises(DataError, match="can run code"):
         load("hf:some/name")
 
 
 def test_hub_names_go_to_load_dataset_without_any_permission_to_run_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     asked: list[Any] = []
 
     def load_dataset(*arguments: Any, **options: Any) -> Any:
@@ -262,7 +266,7 @@ def test_a_processor_of_openprompt_is_read_by_its_shape_alone() -> None:
     assert records.labels == ("World", "Sports") * 2
     assert records.parts == ("train", "train", "test", "test")
     # Train and test of an ordinary data set share all classes: not a test of unseen ones.
-    with pytest.raises(DataError, match=r"2 classes of agnews are in two splits .* split: random"):
+    with pytest.raises(DataError, match=r"2 classes of agnews are in two splits .* random split"):
         load(records)
     assert load(records, split="random", counts=(1, 0, 1)).train.texts != ()
 
@@ -310,3 +314,13 @@ def test_importing_the_package_does_not_import_heavy_libraries() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
     )
+
+
+def test_a_known_set_that_is_not_there_names_the_command_that_fetches_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"openprompt-meta data download hwu64 --to .*sets"):
+        read(tmp_path / "sets" / "hwu64")
+
+
+def test_the_authors_file_is_found_where_the_folder_would_be(tmp_path: Path) -> None:
+    (tmp_path / "hwu64.json").write_text('{"raw": "wake me at six", "label": 0}\n', encoding="utf-8")
+    assert read(tmp_path / "hwu64").texts == ("wake me at six",)

@@ -100,8 +100,9 @@ SCRIPT = """
 import sys
 from openprompt_meta.config import load_config
 from openprompt_meta.runs import Run
-print("started", flush=True)
-sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
+from openprompt_meta.runs.logs import log_to_screen
+with log_to_screen(30):
+    sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
 """
 
 
@@ -352,3 +353,10 @@ def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
     for index in range(14):
         method.learner.meta_step([method.sources["train"][index]])
     assert accuracy() > before + 0.2
+
+
+def test_what_cannot_be_put_together_does_not_occupy_the_folder(config: RunConfig, tmp_path: Path) -> None:
+    impossible = replace(config, meta=replace(config.meta, way=40))
+    with pytest.raises(DataError, match="40-way"):
+        Run(impossible, tmp_path / "run", show_progress=False).train()
+    assert Run(config, tmp_path / "run", show_progress=False).train() is not None

@@ -99,14 +99,16 @@ def _path_of(source: str | Path, root: Path) -> Path:
     if source == "demo":
         return DEMO
     path = Path(source)
-    candidates = [path, root / path, root / f"{path}.json"]
+    # The authors' file of a set lies beside where its folder would, as data/hwu64.json beside data/hwu64.
+    candidates = [path, Path(f"{path}.json"), root / path, root / f"{path}.json"]
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    if str(source) in KNOWN_SETS:
+    if path.name in KNOWN_SETS:
+        folder = root if path.parent == Path() else path.parent
         raise DataError(
-            f"The data set {source!r} is not in {root}. Fetch it with `openprompt-meta data download {source} "
-            f"--to {root}`, or give the path of its folder or file."
+            f"The data set {path.name!r} is not in {folder}. Fetch it with `openprompt-meta data download {path.name} "
+            f"--to {folder}`, or give the path of its folder or file."
         )
     raise DataError(
         f"There is no data at {path}. Give a folder, a file ({', '.join(TABLE_SUFFIXES)}), 'demo', one of "
