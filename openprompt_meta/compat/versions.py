@@ -48,7 +48,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     requirement.package: requirement
     for requirement in (
         # A plain `torch` can bring gigabytes of CUDA, so the remedy names the tested version.
-        Requirement("torch", ">=2.0", "everywhere", "pip install torch==2.13.0"),
+        Requirement("torch", ">=2.4", "everywhere", "pip install torch==2.13.0"),
         Requirement("transformers", ">=4.40,<6", "everywhere", 'pip install "transformers>=4.40,<6"'),
         # OpenPrompt's and learn2learn's own pins cannot be met on a current Python: hence --no-deps.
         Requirement(
