@@ -1,6 +1,8 @@
-"""OpenPrompt's tokenizer wrapper for masked language models, for every tokenizer and not only slow ones."""
+"""OpenPrompt's tokenizer wrapper for masked language models, for every tokenizer and for empty texts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from openprompt.plms.mlm import MLMTokenizerWrapper
 
@@ -13,3 +15,10 @@ class MaskedLMTokenizerWrapper(MLMTokenizerWrapper):
     """``MLMTokenizerWrapper`` that also works with fast tokenizers; the same features for slow ones."""
 
     add_special_tokens = add_special_tokens
+
+    def truncate(self, encoder_inputs: dict[str, list[list[int]]]) -> dict[str, Any]:
+        """OpenPrompt's, without the parts that have no token: two of its methods look at the first one of each."""
+        full = [i for i, part in enumerate(encoder_inputs["input_ids"]) if part]
+        kept = {key: [parts[i] for i in full] for key, parts in encoder_inputs.items()}
+        cut: dict[str, Any] = super().truncate(kept)
+        return cut
