@@ -10,6 +10,7 @@ order: a program that imports ``openprompt`` first fails before any code of ours
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -121,8 +122,9 @@ class _WrappedLoader(Loader):
             module.__spec__.loader = self.real
         self.execute(module)
 
+    @abstractmethod
     def execute(self, module: ModuleType) -> None:
-        raise NotImplementedError
+        """Execute the real module, with what belongs around it."""
 
 
 class _OpenPromptLoader(_WrappedLoader):

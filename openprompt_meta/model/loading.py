@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertModel, PretrainedConfig
 from transformers.utils import logging as transformers_logging
 
@@ -17,7 +16,7 @@ from openprompt_meta.errors import ModelError
 from openprompt_meta.model.minilm import MINILM, minilm_folder
 from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
 
-__all__ = ["LoadedMLM", "has_vocabulary_head", "load_config", "load_mlm", "load_model", "load_tokenizer"]
+__all__ = ["LoadedMLM", "load_config", "load_mlm", "load_model", "load_tokenizer"]
 
 
 class LoadedMLM(NamedTuple):
@@ -96,11 +95,6 @@ def load_model(
         model = _from_pretrained(BertModel, path, config=config, add_pooling_layer=False, **options)
     model.config._name_or_path = MINILM  # for artefacts: the name, not a path on one machine
     return model
-
-
-def has_vocabulary_head(model: nn.Module) -> bool:
-    """Whether the model predicts words; the packaged encoder does not."""
-    return getattr(model, "get_output_embeddings", lambda: None)() is not None
 
 
 def _from_pretrained(loader: Any, path: str, **options: Any) -> Any:

@@ -17,6 +17,7 @@ from openprompt_meta.prompts.label_words import LabelWords, read_label_words
 __all__ = [
     "EpisodicVerbalizer",
     "checked_labels",
+    "has_vocabulary_head",
     "last_hidden_states",
     "require_vocabulary_head",
     "vocabulary_logits",
@@ -123,11 +124,14 @@ def vocabulary_logits(outputs: Any, asking: str) -> Tensor:
     return found
 
 
+def has_vocabulary_head(model: nn.Module) -> bool:
+    """Whether the model predicts words; the packaged encoder does not."""
+    return getattr(model, "get_output_embeddings", lambda: None)() is not None
+
+
 def require_vocabulary_head(model: nn.Module | None, asking: str) -> None:
     """Refuse, before anything runs, a model that cannot predict words for a verbalizer that asks for them."""
-    if model is None:
-        return
-    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+    if model is not None and not has_vocabulary_head(model):
         raise VerbalizerError(_NO_HEAD.format(asking=asking, model=type(model).__name__))
 
 

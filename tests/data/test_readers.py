@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -281,11 +280,9 @@ def test_a_processor_that_finds_nothing_says_so() -> None:
 
 
 def test_a_real_openprompt_processor_is_read(tmp_path: Path) -> None:
-    import openprompt_meta  # noqa: F401 -- lets openprompt be imported
-
-    if find_spec("openprompt") is None:
-        pytest.skip("openprompt is not installed")
     from openprompt.data_utils.text_classification_dataset import AgnewsProcessor
+
+    import openprompt_meta  # noqa: F401 -- lets openprompt be imported
 
     for part in ("train", "test"):
         (tmp_path / f"{part}.csv").write_text('"3","Shares rise","A good day\\for all."\n')
