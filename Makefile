@@ -6,6 +6,8 @@ VENV ?= .venv
 STAMP := $(VENV)/.installed
 LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
 BIN := $(VENV)/bin
+# Named one by one: pip 23.2 does not hand --config-settings on to what stands in a file.
+NO_DEPS = $(shell sed 's/\#.*//' requirements/no-deps.txt)
 # Conflicts are expected: OpenPrompt and learn2learn ask for what cannot be had, and are installed without it.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-warn-conflicts -q
 
@@ -47,6 +49,6 @@ $(STAMP): $(LISTS)
 	$(if $(COMPILER),,$(error a C compiler is needed to build learn2learn and none of cc, gcc and clang was found: install one, e.g. with 'apt-get install build-essential' or 'xcode-select --install'))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -r requirements/lock.txt
-	$(PIP) --no-deps --config-settings=--build-option=build_ext -r requirements/no-deps.txt
+	$(PIP) --no-deps --config-settings=--build-option=build_ext $(NO_DEPS)
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
