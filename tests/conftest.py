@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +16,11 @@ import pytest
 # Models of the tests are too small to gain from threads, and lose much by them when several runs share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import openprompt_meta  # noqa: F401 - before any test module imports openprompt, which it makes importable
+# No test reads or writes the user's own cache.
+os.environ["OPENPROMPT_META_CACHE"] = tempfile.mkdtemp(prefix="openprompt_meta-tests-")
+atexit.register(shutil.rmtree, os.environ["OPENPROMPT_META_CACHE"], ignore_errors=True)
+
+import openprompt_meta  # noqa: E402, F401 - before any test module imports openprompt, which it makes importable
 
 if TYPE_CHECKING:
     from openprompt_meta.model import LoadedMLM

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -15,13 +15,13 @@ from typing import Any
 from openprompt_meta.compat.versions import REQUIREMENTS, require
 from openprompt_meta.errors import CompatibilityError
 
-__all__ = ["load_maml"]
+__all__ = ["load_maml", "load_maml_update"]
 
 _NAME = "learn2learn"
+_MODULE = f"{_NAME}.algorithms.maml"
 _lock = threading.Lock()
 
 
-@functools.cache
 def load_maml() -> type[Any]:
     """learn2learn's ``MAML`` class.
 
@@ -33,17 +33,24 @@ def load_maml() -> type[Any]:
     Raises:
         CompatibilityError: learn2learn or torch is missing or outside the supported range.
     """
+    maml: type[Any] = _maml_module().MAML
+    return maml
+
+
+def load_maml_update() -> Callable[[Any, float, Sequence[Any]], Any]:
+    """learn2learn's ``maml_update(module, lr, gradients)``: the step of ``MAML.adapt`` for gradients at hand."""
+    update: Callable[[Any, float, Sequence[Any]], Any] = _maml_module().maml_update
+    return update
+
+
+@functools.cache
+def _maml_module() -> ModuleType:
     require("torch")
     require(_NAME)
     if _NAME in sys.modules:
-        return _maml_class()
+        return importlib.import_module(_MODULE)
     with _lock, _packages_without_init():
-        return _maml_class()
-
-
-def _maml_class() -> type[Any]:
-    maml: type[Any] = importlib.import_module(f"{_NAME}.algorithms.maml").MAML
-    return maml
+        return importlib.import_module(_MODULE)
 
 
 @contextmanager

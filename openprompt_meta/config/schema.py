@@ -49,10 +49,11 @@ class PlmSection:
     model_name: Literal["mlm"] = "mlm"
     """OpenPrompt's kind of model; ``mlm`` is any masked language model, through transformers' Auto classes."""
     attn_implementation: Literal["eager", "sdpa"] | None = None
-    """transformers' attention; by default its own choice, and ``eager`` for second-order gradients, which need it."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What the frozen model computes in; the pool is in float32 either way. bfloat16 is faster where the processor has
-    instructions for it, and a little less exact."""
+    """transformers' attention; by default its own choice, but ``eager`` for second-order gradients, which need it, and
+    for bfloat16 on a CPU, where it is faster."""
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    """What the frozen model computes in; the pool is in float32 either way. Half precision is faster where the
+    hardware has instructions for it, and a little less exact; ``auto`` uses bfloat16 there and float32 elsewhere."""
     dropout: bool = False
     """Leave the frozen model's dropout on while meta-training, as the authors' code does; it costs accuracy."""
 
@@ -243,7 +244,14 @@ class RunSection:
     device: str = "auto"
     """``auto`` (CUDA if there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``."""
     threads: Count | None = None
-    """CPU threads; torch's own choice by default."""
+    """CPU threads; by default as many as the process may use."""
+    engine: Literal["fast", "plain"] = "fast"
+    """``fast`` does the same with less work; ``plain`` is OpenPrompt's own forward pass, one task at a time, padded to
+    ``dataset.max_seq_length``: the reference that the other is tested against."""
+    tokens_at_once: Steps = 2048
+    """Tasks go through the model side by side up to this many tokens of support texts; 0 takes one task at a time."""
+    cache: bool = True
+    """Keep the texts' query vectors from run to run, in ``$OPENPROMPT_META_CACHE`` or the user's cache folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,12 @@
-"""The base learner: what is done inside one task (paper, Algorithm 2, steps 3 to 12)."""
+"""The base learner: what is done inside a task (paper, Algorithm 2, steps 3 to 12), for several tasks side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -14,21 +15,10 @@ from torch import Tensor
 
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.task import Task
-from openprompt_meta.model.mask_classifier import MaskClassifier
-from openprompt_meta.prompts import PromptPool
+from openprompt_meta.model.mask_classifier import MaskClassifier, MaskReading
+from openprompt_meta.prompts import EpisodicVerbalizer, PromptPool
 
-__all__ = ["BaseLearner", "task_randomness"]
-
-
-@contextmanager
-def pool_in_place(template: Any, pool: PromptPool) -> Iterator[None]:
-    """Let the template use another pool inside."""
-    own = template.pool
-    template.pool = pool
-    try:
-        yield
-    finally:
-        template.pool = own
+__all__ = ["BaseLearner", "OpenTasks", "task_randomness"]
 
 
 @contextmanager
@@ -45,7 +35,7 @@ def task_randomness(seed: int, task: Task) -> Iterator[None]:
 
 @dataclass
 class BaseLearner:
-    """Adapts a pool to a task's support set, and judges a task's query set with a pool.
+    """Adapts pools to the support sets of tasks, and judges their query sets with them.
 
     Attributes:
         classifier: the frozen language model with template and verbalizer.
@@ -54,6 +44,8 @@ class BaseLearner:
             adapted pool shows it; ``last_inner_step`` keeps the fit of the last inner step.
         detach_last_fit: for ``last_inner_step``, drop the gradient through that fit (first-order learning does).
         seed: of whatever is random inside a task.
+        tokens_at_once: tasks go through the language model side by side as long as their support sets have no more
+            tokens than this together; 0 takes one task at a time.
     """
 
     classifier: MaskClassifier
@@ -61,64 +53,109 @@ class BaseLearner:
     label_embeddings: Literal["adapted", "last_inner_step"] = "adapted"
     detach_last_fit: bool = True
     seed: int = 0
+    tokens_at_once: int = 0
+    _verbalizers: list[EpisodicVerbalizer] = field(default_factory=list, repr=False)
 
-    def adapt(self, learner: Any, task: Task, steps: int) -> list[float]:
-        """Take ``steps`` gradient steps on the support loss.
+    def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """The tasks in their order, as many together as go through the language model side by side."""
+        group: list[Task] = []
+        tokens = 0
+        for task in tasks:
+            own = int(task.support["attention_mask"].sum())
+            if group and tokens + own > self.tokens_at_once:
+                yield group
+                group, tokens = [], 0
+            group.append(task)
+            tokens += own
+        if group:
+            yield group
+
+    def open(self, tasks: Sequence[Task]) -> OpenTasks:
+        """Begin tasks: lay out their texts, and tell a verbalizer of each of its classes."""
+        if not self._verbalizers:
+            self._verbalizers.append(self.classifier.verbalizer)
+        while len(self._verbalizers) < len(tasks):
+            self._verbalizers.append(self._verbalizers[0].another())
+        verbalizers = self._verbalizers[: len(tasks)]
+        for task, verbalizer in zip(tasks, verbalizers, strict=True):
+            with task_randomness(self.seed, task):
+                verbalizer.begin_task(task.classes, task.label_words)
+        return OpenTasks(self, tasks, verbalizers)
+
+
+class OpenTasks:
+    """Tasks that are being learned side by side, with a verbalizer each.
+
+    The verbalizers belong to the base learner: opening other tasks ends these.
+    """
+
+    def __init__(self, learner: BaseLearner, tasks: Sequence[Task], verbalizers: Sequence[EpisodicVerbalizer]) -> None:
+        self.tasks = tasks
+        self._learner = learner
+        self._verbalizers = verbalizers
+
+    @cached_property
+    def _support(self) -> Any:
+        return self._learner.classifier.lay_out([task.support for task in self.tasks])
+
+    def support_losses(self, pools: Sequence[PromptPool], step: int = 0) -> list[Tensor]:
+        """-log P of each support set under its pool, the verbalizer being fitted to it on the way.
 
         Args:
-            learner: a clone made by learn2learn's ``MAML.clone``; its pool is changed.
-            task: the task.
-            steps: the paper's J.
-
-        Returns:
-            The support loss before each step.
+            pools: one for each task.
+            step: how many steps the pools have been adapted by, for messages.
 
         Raises:
-            NotFiniteError: the loss is not a number, with the task's index and the step.
+            NotFiniteError: a loss is not a number, with the task's index and the step.
         """
-        self.classifier.verbalizer.begin_task(task.classes, task.label_words)
+        readings = self._learner.classifier.read_masks(self._support, pools, self._verbalizers)
         losses = []
-        for step in range(steps):
-            loss = self.support_loss(learner.module, task)
-            losses.append(self._finite(loss, task, f"inner step {step + 1}"))
-            learner.adapt(loss)
+        for task, verbalizer, reading in zip(self.tasks, self._verbalizers, readings, strict=True):
+            loss = self._support_loss(task, verbalizer, reading)
+            _require_finite(loss, task, f"inner step {step + 1}")
+            losses.append(loss)
         return losses
 
-    def support_loss(self, pool: PromptPool, task: Task) -> Tensor:
-        """-log P of the support set, the verbalizer being fitted to it on the way."""
-        verbalizer, labels = self.classifier.verbalizer, task.support["label"]
-        with pool_in_place(self.classifier.template, pool):
-            reading = self.classifier.read_mask(task.support)
+    def _support_loss(self, task: Task, verbalizer: EpisodicVerbalizer, reading: MaskReading) -> Tensor:
+        labels = task.support["label"]
         verbalizer.fit_support(reading.features, reading.logits, labels)
         log_probabilities = verbalizer.support_log_probabilities(reading.features, reading.logits)
-        if self.label_embeddings == "last_inner_step" and self.detach_last_fit:
+        if self._learner.label_embeddings == "last_inner_step" and self._learner.detach_last_fit:
             logits = None if reading.logits is None else reading.logits.detach()
             verbalizer.fit_support(reading.features.detach(), logits, labels)
-        return F.nll_loss(log_probabilities, labels, reduction=self.loss)
+        return F.nll_loss(log_probabilities, labels, reduction=self._learner.loss)
 
-    def query_log_probabilities(self, pool: PromptPool, task: Task, steps_taken: int) -> Tensor:
-        """Give log P of the query set's classes, ``[n, C]``, under a pool adapted by ``steps_taken`` steps."""
-        verbalizer = self.classifier.verbalizer
-        with pool_in_place(self.classifier.template, pool):
-            if self.label_embeddings == "adapted" or steps_taken == 0:
-                support = self.classifier.read_mask(task.support)
-                verbalizer.fit_support(support.features, support.logits, task.support["label"])
-            reading = self.classifier.read_mask(task.query)
-        log_probabilities: Tensor = verbalizer.log_probabilities(reading.features, reading.logits)
-        return log_probabilities
+    def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:
+        """Give log P of each query set's classes, ``[n, C]``, under pools adapted by ``steps_taken`` steps."""
+        classifier, tasks, verbalizers = self._learner.classifier, self.tasks, self._verbalizers
+        queries = [task.query for task in tasks]
+        if self._learner.label_embeddings == "adapted" or steps_taken == 0:
+            both = classifier.lay_out([*(task.support for task in tasks), *queries])
+            readings = classifier.read_masks(both, [*pools, *pools], [*verbalizers, *verbalizers])
+            for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
+                verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
+            readings = readings[len(tasks) :]
+        else:
+            readings = classifier.read_masks(classifier.lay_out(queries), pools, verbalizers)
+        return [
+            verbalizer.log_probabilities(reading.features, reading.logits)
+            for verbalizer, reading in zip(verbalizers, readings, strict=True)
+        ]
 
-    def query_loss(self, log_probabilities: Tensor, task: Task) -> Tensor:
-        """-log P of the query set."""
-        loss = F.nll_loss(log_probabilities, task.query["label"], reduction=self.loss)
-        self._finite(loss, task, "the query loss")
-        return loss
+    def query_losses(self, log_probabilities: Sequence[Tensor]) -> list[Tensor]:
+        """-log P of each query set, from what :meth:`query_log_probabilities` gave."""
+        losses = []
+        for task, predicted in zip(self.tasks, log_probabilities, strict=True):
+            loss = F.nll_loss(predicted, task.query["label"], reduction=self._learner.loss)
+            _require_finite(loss, task, "the query loss")
+            losses.append(loss)
+        return losses
 
-    @staticmethod
-    def _finite(loss: Tensor, task: Task, where: str) -> float:
-        value = loss.item()
-        if not math.isfinite(value):
-            raise NotFiniteError(
-                f"Task {task.index}: {where} is {value}. The last checkpoint is as it was. Lower inner_lr (or "
-                "outer_lr if it grew over many iterations), or look at the task's texts."
-            )
-        return value
+
+def _require_finite(loss: Tensor, task: Task, where: str) -> None:
+    value = loss.item()
+    if not math.isfinite(value):
+        raise NotFiniteError(
+            f"Task {task.index}: {where} is {value}. The last checkpoint is as it was. Lower inner_lr (or "
+            "outer_lr if it grew over many iterations), or look at the task's texts."
+        )

@@ -57,5 +57,10 @@ class MetaLearner(ABC):
         """Learn from a batch of tasks."""
 
     @abstractmethod
+    def judge_together(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
+        """Adapt a copy to each support set by ``steps`` steps and judge the query sets; nothing is learned."""
+
     def judge(self, task: Task, steps: int) -> TaskOutcome:
-        """Adapt a copy to the support set by ``steps`` steps and judge the query set; nothing is learned."""
+        """:meth:`judge_together` for one task."""
+        (outcome,) = self.judge_together([task], steps)
+        return outcome

@@ -1,6 +1,7 @@
 """What the paper names, each put together from template, verbalizer, learner and what is tuned."""
 
-from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter, load_language_model
-from openprompt_meta.methods.task_source import TaskSource
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
+from openprompt_meta.methods.task_source import TaskSource, Texts
 
-__all__ = ["MetaPrompter", "TaskSource", "build_metaprompter", "load_language_model"]
+__all__ = ["MetaPrompter", "TaskSource", "Texts", "build_metaprompter", "load_language_model"]

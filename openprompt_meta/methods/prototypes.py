@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from openprompt_meta.data import Episode
-from openprompt_meta.methods.task_source import TaskSource
-from openprompt_meta.model import EncodedTexts, LoadedMLM
+from openprompt_meta.methods.task_source import TaskSource, Texts
+from openprompt_meta.model import LoadedMLM
 from openprompt_meta.prompts import RepVerbalizer
 
 __all__ = ["Features", "mask_features", "mean_features", "plain_features", "prototype_accuracy"]
@@ -19,9 +19,9 @@ Features = Callable[[Sequence[int]], Tensor]
 """From positions in a split's texts to features ``[n, d_o]``."""
 
 
-def mask_features(texts: EncodedTexts) -> Features:
+def mask_features(texts: Texts) -> Features:
     """The [MASK]'s hidden states under the template without the pool: the pool's own query vectors."""
-    return lambda positions: texts.batch(positions)["query"]
+    return texts.queries
 
 
 def plain_features(source: TaskSource, texts: Sequence[str], loaded: LoadedMLM) -> dict[str, Features]:

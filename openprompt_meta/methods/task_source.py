@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from openprompt_meta.data import EpisodeSampler
 from openprompt_meta.learners import Task
-from openprompt_meta.model.encoded_texts import EncodedTexts
+from openprompt_meta.model import EncodedTexts, PlainTexts
 
-__all__ = ["TaskSource"]
+__all__ = ["TaskSource", "Texts"]
+
+Texts: TypeAlias = EncodedTexts | PlainTexts
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class TaskSource:
     """
 
     episodes: EpisodeSampler
-    texts: EncodedTexts
+    texts: Texts
     label_words: Mapping[str, Sequence[str]]
 
     def __getitem__(self, index: int) -> Task:

@@ -20,17 +20,23 @@ def length_groups(lengths: Sequence[int], pass_cost: int = _PASS_COST) -> list[l
     Returns:
         Lists of row numbers, each row once, shorter texts first.
     """
-    rows = sorted(range(len(lengths)), key=lambda row: lengths[row])
-    # best[j]: cheapest way to group the j shortest rows, and where its last group starts.
+    rows: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        rows.setdefault(length, []).append(row)
+    steps = sorted(rows)  # rows of one length are never worth a pass more
+    # best[j]: cheapest way to group the rows of the j shortest lengths, and where its last group starts.
     best = [(0, 0)]
-    for end in range(1, len(rows) + 1):
-        longest = lengths[rows[end - 1]]
-        best.append(min((best[start][0] + (end - start) * longest + pass_cost, start) for start in range(end)))
-    groups = []
-    end = len(rows)
+    for end in range(1, len(steps) + 1):
+        count, ways = 0, []
+        for start in range(end - 1, -1, -1):
+            count += len(rows[steps[start]])
+            ways.append((best[start][0] + count * steps[end - 1] + pass_cost, start))
+        best.append(min(ways))
+    groups: list[list[int]] = []
+    end = len(steps)
     while end > 0:
         start = best[end][1]
-        groups.append(rows[start:end])
+        groups.append([row for length in steps[start:end] for row in rows[length]])
         end = start
     return groups[::-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -36,6 +37,15 @@ class EpisodicVerbalizer(Verbalizer):
     def needs_vocabulary_head(self) -> bool:
         """Whether predictions need the language model's logits over the vocabulary."""
 
+    @property
+    def wanted_words(self) -> Tensor | None:
+        """Which tokens' logits predictions look at, ``[W]`` ascending; ``None`` if it may be any."""
+        return None
+
+    def another(self) -> EpisodicVerbalizer:
+        """A verbalizer like this one for another task, sharing nothing but the language model and its tokenizer."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
+
     @abstractmethod
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Forget the task before and take these classes, in this order.
@@ -51,13 +61,19 @@ class EpisodicVerbalizer(Verbalizer):
 
         Args:
             features: the [MASK]'s hidden states, ``[n, d_o]``.
-            logits: the [MASK]'s vocabulary logits, ``[n, V]``; ``None`` if :attr:`needs_vocabulary_head` is false.
+            logits: the [MASK]'s vocabulary logits, ``[n, V]`` or those of :attr:`wanted_words` ``[n, W]``; ``None`` if
+                :attr:`needs_vocabulary_head` is false.
             labels: ``[n]``, indices into the task's classes.
         """
 
     @abstractmethod
     def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
-        """Log-probabilities ``[B, C]`` for hidden states ``[B, d_o]`` and, if needed, vocabulary logits ``[B, V]``."""
+        """Log-probabilities ``[B, C]``.
+
+        Args:
+            features: hidden states ``[B, d_o]``.
+            logits: if needed, vocabulary logits ``[B, V]``, or those of :attr:`wanted_words` ``[B, W]``.
+        """
 
     def support_log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
         """The same for the support set itself, in an inner loop, where a verbalizer may have other settings."""

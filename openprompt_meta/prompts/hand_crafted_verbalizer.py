@@ -74,6 +74,12 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
         """Always: words are all it looks at."""
         return True
 
+    @property
+    def wanted_words(self) -> Tensor | None:
+        """The tokens of all label words."""
+        tokens: Tensor | None = self._buffers.get("label_tokens")
+        return tokens
+
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Take the classes of a task, and their label words, which it cannot do without."""
         if label_words is None:
@@ -107,6 +113,7 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
         for name in ("label_words_ids", "words_ids_mask", "label_words_mask"):
             made = self._parameters.pop(name).data
             self.register_buffer(name, made if before is None else made.to(before.device))
+        self.register_buffer("label_tokens", self.label_words_ids.unique(), persistent=False)
 
     def _token_ids(self, word: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(word, add_special_tokens=False)
@@ -122,8 +129,21 @@ class HandCraftedVerbalizer(EpisodicVerbalizer, ManualVerbalizer):
             raise VerbalizerError("The hand-crafted verbalizer needs vocabulary logits, none were given.")
         return self.process_logits(logits)
 
+    def project(self, logits: Tensor, **kwargs: Any) -> Tensor:
+        """OpenPrompt's: logits of each class's words ``[B, C, W]``; also from logits of :attr:`wanted_words` alone."""
+        ids: Tensor = self.label_words_ids
+        # If every token is wanted, the two numberings are one.
+        if logits.shape[-1] == len(self.label_tokens):
+            ids = torch.searchsorted(self.label_tokens, ids)
+        words: Tensor = self.handle_multi_token(logits[:, ids], self.words_ids_mask)
+        absent: Tensor = 1 - self.label_words_mask
+        return words - 10000 * absent
+
     def process_logits(self, logits: Tensor, **kwargs: Any) -> Tensor:
-        """Log-probabilities of the classes, ``[B, C]``, from the [MASK]'s vocabulary logits ``[B, V]``."""
+        """Log-probabilities of the classes, ``[B, C]``, from the [MASK]'s vocabulary logits.
+
+        Those are ``[B, V]``, or ``[B, W]`` of :attr:`wanted_words`.
+        """
         if "label_words_ids" not in self._buffers:
             raise VerbalizerError(
                 "The hand-crafted verbalizer has no label words yet: give label_words, or call begin_task with some."

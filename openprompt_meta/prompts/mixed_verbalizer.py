@@ -60,6 +60,11 @@ class MixedVerbalizer(EpisodicVerbalizer):
         """Whether hand-crafted words have a say."""
         return self.hand_crafted is not None
 
+    @property
+    def wanted_words(self) -> Tensor | None:
+        """Those of the hand-crafted part, if it has a say."""
+        return None if self.hand_crafted is None else self.hand_crafted.wanted_words
+
     @abstractmethod
     def soft_log_probabilities(self, features: Tensor) -> Tensor:
         """P̃: log-probabilities ``[B, C]`` from the [MASK]'s hidden states ``[B, d_o]``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,15 @@ class RepVerbalizer(MixedVerbalizer):
         """Forget all label embeddings and take these classes."""
         super().begin_task(classes, label_words)
         self._support = self.feature_sum = self.feature_count = self.seen_this_round = None
+
+    def another(self) -> RepVerbalizer:
+        """A verbalizer like this one for another task; the averages at hand, which carry gradients, stay behind."""
+        own, self._support = self._support, None
+        try:
+            copied: RepVerbalizer = copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
+        finally:
+            self._support = own
+        return copied
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Average the support set's features by class; gradients flow through the averages."""

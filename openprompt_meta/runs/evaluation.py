@@ -35,18 +35,18 @@ def judge_tasks(
         tasks: how many.
         steps: inner steps, J.
         bar: a tqdm bar to advance.
-        stop: asked before each task.
+        stop: asked before each group of tasks that are judged side by side.
 
     Raises:
         Interrupted: ``stop`` said so.
     """
-    outcomes = []
-    for index in range(tasks):
+    outcomes: list[TaskOutcome] = []
+    for group in learner.base_learner.in_groups(source[index] for index in range(tasks)):
         if stop():
             raise Interrupted
-        outcomes.append(learner.judge(source[index], steps))
+        outcomes += learner.judge_together(group, steps)
         if bar is not None:
-            bar.update()
+            bar.update(len(group))
             bar.set_postfix(accuracy=f"{100 * sum(o.accuracy for o in outcomes) / len(outcomes):.1f}")
     return outcomes
 

@@ -29,6 +29,7 @@ from openprompt_meta.runs.interrupts import StopRequest
 from openprompt_meta.runs.logs import log_file
 from openprompt_meta.runs.summary import summarise_seeds
 from openprompt_meta.runs.tensorboard import tensorboard_writer
+from openprompt_meta.runs.threads import set_threads
 from openprompt_meta.runs.training import Training
 
 __all__ = ["Run", "load_run_config"]
@@ -83,7 +84,7 @@ class Run:
         self._require_same_config()
         dataset, loaded = self._load()
         for seed in self.config.run.seeds:
-            method = build_metaprompter(self.config, loaded, dataset, seed)
+            method = build_metaprompter(self.config, loaded, dataset, seed, self.show_progress)
             self._claim()  # only now: what could not be put together must not occupy the folder
             if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
                 logger.warning("Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path)
@@ -102,7 +103,7 @@ class Run:
         dataset, loaded = self._load()
         accuracies = []
         for seed in self.config.run.seeds:
-            method = build_metaprompter(self.config, loaded, dataset, seed)
+            method = build_metaprompter(self.config, loaded, dataset, seed, self.show_progress)
             load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
             accuracies.append(self._judge(method, count, f"test, seed {seed}", lambda: False))
         return self._results(accuracies)
@@ -146,8 +147,7 @@ class Run:
     # -- the whole --------------------------------------------------------------------------------------------------
 
     def _load(self) -> tuple[TextDataset, LoadedMLM]:
-        if self.config.run.threads is not None:
-            torch.set_num_threads(self.config.run.threads)
+        set_threads(self.config.run.threads)
         dataset = open_dataset(self.config.dataset)  # first: its errors are quick, the model's loading is not
         return dataset, load_language_model(self.config)
 
@@ -170,7 +170,7 @@ class Run:
             "openprompt_meta": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
-            "threads": str(self.config.run.threads or torch.get_num_threads()),
+            "threads": str(torch.get_num_threads()),
             **installed_versions(),
         }
         file = self.folder.versions_file

@@ -5,6 +5,7 @@ import torch
 from compat_tools import pretend, run_python
 from torch import Tensor, nn
 
+from openprompt_meta.compat import maml as compat_maml
 from openprompt_meta.compat import versions
 from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.errors import CompatibilityError
@@ -97,6 +98,6 @@ def test_a_learn2learn_that_the_program_imported_is_used() -> None:
 
 def test_without_learn2learn_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "installed_version", pretend("learn2learn", None))
-    load_maml.cache_clear()
+    compat_maml._maml_module.cache_clear()
     with pytest.raises(CompatibilityError, match=r"learn2learn is not installed.*build_ext learn2learn==0\.2\.0"):
         load_maml()
