@@ -1,0 +1,105 @@
+"""`run.engine: fast` gives the numbers of `plain`; precision, device and threads are chosen as described."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import small_config, write_data
+
+from openprompt_meta.config import RunConfig
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.methods import MetaPrompter, build_metaprompter, language_model, load_language_model
+from openprompt_meta.methods.language_model import torch_precision
+from openprompt_meta.model import MaskClassifier, MaskOnlyClassifier, PackedClassifier
+from openprompt_meta.runs.threads import usable_processors
+
+pytestmark = pytest.mark.meta
+
+
+def method_of(config: RunConfig, engine: str, **run: int) -> MetaPrompter:
+    config = replace(config, run=replace(config.run, engine=engine, **run))
+    loaded = load_language_model(config)
+    loaded.model.double()
+    method = build_metaprompter(config, loaded, open_dataset(config.dataset), seed=0)
+    method.classifier.template.double()
+    method.classifier.verbalizer.double()
+    return method
+
+
+@pytest.mark.parametrize("verbalizer", ["rep_verbalizer", "warp_verbalizer", "proto_verbalizer", "manual_verbalizer"])
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_the_fast_engine_learns_and_judges_as_the_plain_one(
+    family: str, verbalizer: str, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    config = small_config(tiny_mlm_folder(family), write_data(tmp_path / "data"))
+    mixed = replace(config.rep_verbalizer, mix_lambda=0.5)  # hand-crafted words too, so that the head is looked at
+    config = replace(config, verbalizer=verbalizer, rep_verbalizer=mixed)
+    plain, fast = method_of(config, "plain"), method_of(config, "fast", tokens_at_once=250)
+    assert type(plain.classifier) is MaskClassifier
+    assert type(fast.classifier) is (PackedClassifier if family == "bert" else MaskOnlyClassifier)
+    steps = [m.learner.meta_step([m.sources["train"][i] for i in range(3)]) for m in (plain, fast)]
+    assert steps[0].loss == pytest.approx(steps[1].loss, rel=1e-8)
+    assert steps[0].inner_losses == pytest.approx(steps[1].inner_losses, rel=1e-8)
+    assert steps[0].gradient_norm == pytest.approx(steps[1].gradient_norm, rel=1e-7)
+    for one, two in zip(plain.learner.pool.parameters(), fast.learner.pool.parameters(), strict=True):
+        assert torch.allclose(one, two, rtol=1e-6, atol=1e-9)
+    alone = [plain.learner.judge(plain.sources["test"][i], 2) for i in range(4)]
+    groups = list(fast.learner.base_learner.in_groups(fast.sources["test"][i] for i in range(4)))
+    assert max(map(len, groups)) > 1
+    together = [outcome for group in groups for outcome in fast.learner.judge_together(group, 2)]
+    for one, two in zip(alone, together, strict=True):
+        assert one.index == two.index
+        assert one.loss == pytest.approx(two.loss, rel=1e-6)
+        assert one.inner_losses == pytest.approx(two.inner_losses, rel=1e-6)
+        assert torch.allclose(one.log_probabilities, two.log_probabilities, rtol=1e-6, atol=1e-8)
+
+
+def test_the_plain_engine_is_openprompts_own_padding_and_queries(
+    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
+    task = method_of(config, "plain").sources["train"][0]
+    assert task.support["input_ids"].shape[1] == config.dataset.max_seq_length
+    assert "query" not in task.support
+    fast = method_of(config, "fast")
+    assert fast.sources["train"][0].support["input_ids"].shape[1] < config.dataset.max_seq_length
+    plain = method_of(config, "plain")
+    found, expected = (m.sources["train"].texts.queries([0, 1, 2]) for m in (fast, plain))
+    assert torch.allclose(found.double(), expected.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_keeps_tasks_apart_and_texts_unpacked(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
+    method = method_of(replace(config, plm=replace(config.plm, dropout=True)), "fast", tokens_at_once=10_000)
+    assert type(method.classifier) is MaskOnlyClassifier
+    groups = method.learner.base_learner.in_groups(method.sources["test"][i] for i in range(3))
+    assert [len(group) for group in groups] == [1, 1, 1]
+
+
+def test_precision_is_detected_only_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cpu = torch.device("cpu")
+    for has in (True, False):
+        monkeypatch.setattr(language_model, "_has_bfloat16", lambda device, has=has: has)
+        assert torch_precision("float32", cpu) is torch.float32
+        assert torch_precision("auto", cpu) is (torch.bfloat16 if has else torch.float32)
+    with caplog.at_level(logging.WARNING):
+        assert torch_precision("bfloat16", cpu) is torch.bfloat16
+        assert torch_precision("float16", cpu) is torch.float16
+    assert caplog.text.count("float32 is faster") == 2
+
+
+@pytest.mark.parametrize(
+    ("quota", "most"), [("100000 100000", 1), ("max 100000", None), ("50000 100000", 1), ("?", None)]
+)
+def test_threads_are_no_more_than_a_container_may_use(quota: str, most: int | None, tmp_path: Path) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    everything = usable_processors(tmp_path / "none")
+    assert usable_processors(file) == (everything if most is None else min(everything, most))
