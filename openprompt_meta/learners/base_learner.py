@@ -121,8 +121,7 @@ class OpenTasks:
         verbalizer.fit_support(reading.features, reading.logits, labels)
         log_probabilities = verbalizer.support_log_probabilities(reading.features, reading.logits)
         if self._learner.label_embeddings == "last_inner_step" and self._learner.detach_last_fit:
-            logits = None if reading.logits is None else reading.logits.detach()
-            verbalizer.fit_support(reading.features.detach(), logits, labels)
+            verbalizer.detach_fit()
         return F.nll_loss(log_probabilities, labels, reduction=self._learner.loss)
 
     def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:

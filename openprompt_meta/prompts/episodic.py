@@ -66,6 +66,9 @@ class EpisodicVerbalizer(Verbalizer):
             labels: ``[n]``, indices into the task's classes.
         """
 
+    def detach_fit(self) -> None:
+        """Keep what :meth:`fit_support` learned, but let no gradient flow through it from here on."""
+
     @abstractmethod
     def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
         """Log-probabilities ``[B, C]``.

@@ -113,6 +113,12 @@ class RepVerbalizer(MixedVerbalizer):
         self.feature_sum, self.feature_count = sums.detach(), counts.detach()
         self.seen_this_round = torch.ones_like(counts, dtype=torch.bool)
 
+    def detach_fit(self) -> None:
+        """Keep the averages, but let no gradient flow through them from here on."""
+        if self._support is not None:
+            sums, counts = self._support
+            self._support = sums.detach(), counts.detach()
+
     def _class_sums(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         members = F.one_hot(labels, self.num_classes).to(features.dtype)  # [n, C]
         return members.T @ features, members.sum(dim=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners import BaseLearner, MamlLearner, Task
-from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, load_mlm
+from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, PackedClassifier, load_mlm
 from openprompt_meta.prompts import (
     HandCraftedVerbalizer,
     PromptPoolTemplate,
@@ -44,11 +45,13 @@ def mlm(tiny_mlm_folder: Callable[[str], Any]) -> LoadedMLM:
 class Setting:
     """A classifier and a task in float64, with what the oracle needs of them."""
 
-    def __init__(self, mlm: LoadedMLM, verbalizer: Any = None, **learner: Any) -> None:
+    def __init__(
+        self, mlm: LoadedMLM, verbalizer: Any = None, kind: type[MaskClassifier] = MaskClassifier, **learner: Any
+    ) -> None:
         self.template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=1)
         self.template.double()
         verbalizer = verbalizer or RepVerbalizer(mlm.tokenizer, mlm.model)
-        self.classifier = MaskClassifier(mlm.model, self.template, verbalizer, freeze_plm=True, plm_eval_mode=True)
+        self.classifier = kind(mlm.model, self.template, verbalizer, freeze_plm=True, plm_eval_mode=True)
         wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=64)
         texts = EncodedTexts([*SUPPORT, *QUERY], self.template, wrapper)
         self.task = Task(
@@ -119,9 +122,12 @@ def meta_gradient(setting: Setting, first_order: bool) -> list[Tensor]:
     return [pool.keys.grad, pool.prompts.grad]
 
 
+@pytest.mark.parametrize("kind", [MaskClassifier, PackedClassifier])
 @pytest.mark.parametrize("first_order", [True, False])
-def test_the_meta_gradient_equals_a_loop_unrolled_by_hand(mlm: LoadedMLM, first_order: bool) -> None:
-    setting = Setting(mlm)
+def test_the_meta_gradient_equals_a_loop_unrolled_by_hand(
+    mlm: LoadedMLM, first_order: bool, kind: type[MaskClassifier]
+) -> None:
+    setting = Setting(mlm, kind=kind)
     for found, expected in zip(meta_gradient(setting, first_order), unrolled(setting, first_order), strict=True):
         assert torch.allclose(found, expected, rtol=1e-8, atol=1e-12)
 
@@ -154,19 +160,56 @@ def test_label_embeddings_of_the_last_inner_step_are_those_before_its_update(mlm
         assert torch.allclose(found, wanted, rtol=1e-8, atol=1e-12)
 
 
-def test_a_meta_batch_averages_the_gradients_of_its_tasks(mlm: LoadedMLM) -> None:
-    setting = Setting(mlm)
+@pytest.mark.parametrize("tokens_at_once", [0, 10_000], ids=["one by one", "side by side"])
+@pytest.mark.parametrize("kind", [MaskClassifier, PackedClassifier])
+@pytest.mark.parametrize("first_order", [True, False])
+def test_a_meta_batch_averages_the_gradients_of_its_tasks(
+    mlm: LoadedMLM, first_order: bool, kind: type[MaskClassifier], tokens_at_once: int
+) -> None:
+    setting = Setting(mlm, kind=kind, tokens_at_once=tokens_at_once)
     other = Task(
         8, CLASSES, WORDS, {**setting.task.support}, {**setting.task.query, "label": torch.tensor([2, 1, 0, 0])}
     )
     pool = setting.template.pool
     optimizer = torch.optim.SGD(pool.parameters(), lr=0.0)
-    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS)
+    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS, first_order)
     gradients = []
     for tasks in ([setting.task], [other], [setting.task, other]):
         learner.meta_step(tasks)
         gradients.append(pool.prompts.grad.clone())
-    assert torch.allclose(gradients[2], (gradients[0] + gradients[1]) / 2, rtol=1e-8, atol=1e-14)
+    assert torch.allclose(gradients[2], (gradients[0] + gradients[1]) / 2, rtol=1e-8, atol=1e-13)
+    assert not torch.allclose(gradients[0], gradients[1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("label_embeddings", ["adapted", "last_inner_step"])
+@pytest.mark.parametrize("kind", [RepVerbalizer, WarpVerbalizer, ProtoVerbalizer, HandCraftedVerbalizer])
+def test_tasks_judged_side_by_side_are_judged_as_one_by_one(mlm: LoadedMLM, kind: Any, label_embeddings: Any) -> None:
+    verbalizer = kind(tokenizer=mlm.tokenizer, model=mlm.model).double()
+    setting = Setting(mlm, verbalizer, PackedClassifier, label_embeddings=label_embeddings, tokens_at_once=10_000)
+    pool = setting.template.pool
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    # Other classes, other texts, another number of them: what is random in a task is its own.
+    swapped = {"weather": WORDS["sport"], "sport": WORDS["food"], "food": WORDS["weather"]}
+    few = {key: value[:3] for key, value in setting.task.query.items()}
+    tasks = [setting.task, Task(9, CLASSES[::-1], swapped, setting.task.support, few), replace(setting.task, index=3)]
+    assert [len(group) for group in setting.base.in_groups(tasks)] == [3]
+    for alone, together in zip(
+        [learner.judge(task, 2) for task in tasks], learner.judge_together(tasks, 2), strict=True
+    ):
+        assert alone.index == together.index
+        assert alone.inner_losses == pytest.approx(together.inner_losses, rel=1e-9)
+        assert torch.allclose(alone.log_probabilities, together.log_probabilities, rtol=1e-8, atol=1e-10)
+
+
+def test_tasks_go_together_in_their_order_as_long_as_their_tokens_allow(mlm: LoadedMLM) -> None:
+    setting = Setting(mlm)
+    tokens = int(setting.task.support["attention_mask"].sum())
+    tasks = [replace(setting.task, index=index) for index in range(5)]
+    for room, sizes in ((0, [1] * 5), (tokens - 1, [1] * 5), (2 * tokens, [2, 2, 1]), (5 * tokens, [5])):
+        setting.base.tokens_at_once = room
+        groups = list(setting.base.in_groups(iter(tasks)))
+        assert [len(group) for group in groups] == sizes
+        assert [task.index for group in groups for task in group] == [0, 1, 2, 3, 4]
 
 
 def test_judging_changes_neither_pool_nor_language_model_and_learning_only_the_pool(mlm: LoadedMLM) -> None:
