@@ -16,7 +16,7 @@ PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info 
 COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint compat clean
+.PHONY: help install run test lint bench compat clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -35,12 +35,15 @@ lint: $(STAMP) ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+bench: $(STAMP) ## measure speed and memory against OpenPrompt's own path (ARGS="--only iteration --rounds 5")
+	@$(BIN)/python -m bench $(ARGS)
+
 compat: $(STAMP) ## run the matrix of transformers versions (ONLY=oldest|locked|newest, NEWEST=version)
 	@$(BIN)/python runners/run_compat.py $(if $(ONLY),--only $(ONLY)) $(if $(NEWEST),--newest $(NEWEST)) $(ARGS)
 
 clean: ## remove caches, build products and the environments of the matrix; .venv stays
 	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find openprompt_meta runners tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find openprompt_meta runners bench tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Refused before anything is installed: a message here is one sentence, the failure of a build is a page.
 $(STAMP): $(LISTS)

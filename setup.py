@@ -43,7 +43,7 @@ setup(
         "pyarrow",
         "scipy",
     ],
-    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy"]},
+    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib"]},
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -77,5 +77,5 @@ def test_a_changed_list_of_versions_is_installed_again(tmp_path: Path) -> None:
 def test_help_is_the_default_and_names_every_target() -> None:
     done = make()
     assert done.returncode == 0
-    for target in ("help", "install", "run", "test", "lint", "compat", "clean"):
+    for target in ("help", "install", "run", "test", "lint", "bench", "compat", "clean"):
         assert f"make {target} " in done.stdout

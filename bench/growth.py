@@ -1,0 +1,84 @@
+"""5. How time and memory of a fast meta-iteration grow with what there is to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench import workload
+from bench.memory import peak_of
+from bench.timing import alternate
+from bench.workload import Workload
+
+__all__ = ["draw", "measure"]
+
+AXES: dict[str, tuple[int, ...]] = {
+    "tasks a meta-iteration": (1, 2, 4, 8),
+    "words a text": (5, 20, 80, 160),
+    "prompts in the pool": (1, 4, 16, 64),
+    "classes of a task": (2, 5, 10, 20),
+}
+_FIELDS = {
+    "tasks a meta-iteration": "meta_batch",
+    "prompts in the pool": "num_prompts",
+    "classes of a task": "way",
+}
+
+
+def measure(rounds: int, base: Workload | None = None) -> dict[str, Any]:
+    """Seconds and megabytes along each axis, all else as in ``base``: short texts, five ways, one shot by default."""
+    base = base or Workload(shot=1)
+    curves: dict[str, Any] = {}
+    for axis, values in AXES.items():
+        works = {value: _at(base, axis, value) for value in values}
+        ways = {}
+        for value, work in works.items():
+            method = work.method("fast")
+            tasks = work.tasks(method)
+            ways[str(value)] = lambda m=method, t=tasks: m.learner.meta_step(t)
+        times = alternate(ways, rounds)
+        curves[axis] = {
+            "values": list(values),
+            "seconds": [times.best[str(value)] for value in values],
+            "megabytes": [peak_of(work, "fast") for work in works.values()],
+        }
+    return curves
+
+
+def _at(base: Workload, axis: str, value: int) -> Workload:
+    if axis == "words a text":
+        return replace(base, kind=f"{value} words")
+    changed: dict[str, Any] = {_FIELDS[axis]: value}
+    return replace(base, **changed)
+
+
+for _words in AXES["words a text"]:
+    workload.KINDS[f"{_words} words"] = (float(_words), 0.0, _words, _words)
+
+
+def draw(curves: dict[str, Any], file: Path) -> None:
+    """The curves as a figure: time above, memory below, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, rows = plt.subplots(
+        2, len(curves), figsize=(3.2 * len(curves), 5.2), sharex="col", constrained_layout=True
+    )
+    for column, (axis, curve) in enumerate(curves.items()):
+        for row, (key, unit) in enumerate((("seconds", "time, s"), ("megabytes", "memory, MB"))):
+            panel = rows[row][column]
+            panel.plot(curve["values"], curve[key], marker="o", color="black")
+            panel.set(xscale="log", yscale="log", ylim=(min(curve[key]) / 2, max(curve[key]) * 2))
+            panel.grid(True, which="both", alpha=0.3)
+            panel.minorticks_off()
+            panel.set_xticks(curve["values"], [str(value) for value in curve["values"]])
+            if column == 0:
+                panel.set_ylabel(unit)
+            if row == 1:
+                panel.set_xlabel(axis)
+    figure.suptitle("One meta-iteration, fast engine, MiniLM, 5-way 1-shot, 15 queries a class unless varied")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)

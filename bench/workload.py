@@ -1,0 +1,125 @@
+"""Models and texts to measure with: a real encoder or one of BERT's size, texts as long as intents or as news."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from openprompt_meta.config import RunConfig, config_from_mapping
+from openprompt_meta.data import Split, TextDataset
+from openprompt_meta.learners import Task
+from openprompt_meta.methods import MetaPrompter, build_metaprompter
+from openprompt_meta.model import LoadedMLM, load_mlm
+
+__all__ = ["KINDS", "Workload", "dataset_of", "language_model", "results_folder"]
+
+# Words a text: mean, deviation and bounds. Intents as in HWU64, news as in Reuters, of which many are short.
+KINDS = {"short": (7.0, 3.0, 2, 25), "long": (160.0, 100.0, 15, 400)}
+_CLASSES = 20
+_EACH = 40
+_BUDGET = 220
+
+
+@lru_cache
+def dataset_of(kind: str) -> TextDataset:
+    """Made-up texts of ``kind``: what they say does not matter, how long they are does."""
+    draws = random.Random(0)  # noqa: S311 - lengths, not secrets
+    words = [w for w in load_mlm("minilm").tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2]
+    words.sort()
+    mean, deviation, fewest, most = KINDS[kind]
+
+    def text() -> str:
+        return " ".join(draws.choices(words, k=round(min(most, max(fewest, draws.gauss(mean, deviation))))))
+
+    classes = tuple(f"class {number}" for number in range(_CLASSES))
+    labels = tuple(name for name in classes for _ in range(_EACH))
+    splits = {name: Split(name, tuple(text() for _ in labels), labels, classes) for name in ("train", "valid", "test")}
+    return TextDataset(kind, splits, {name: (words[17 * i],) for i, name in enumerate(classes)})
+
+
+@lru_cache(maxsize=1)
+def language_model(name: str, precision: str) -> LoadedMLM:
+    """``minilm``, or a model of BERT's size with random weights and the same vocabulary; frozen."""
+    if name == "minilm":
+        loaded = load_mlm("minilm", "eager" if precision == "bfloat16" else None)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(0)
+            load_mlm("minilm").tokenizer.save_pretrained(folder)
+            transformers.BertForMaskedLM(transformers.BertConfig()).save_pretrained(folder)
+            loaded = load_mlm(folder, "eager" if precision == "bfloat16" else None)
+    loaded.model.requires_grad_(False)
+    loaded.model.to(getattr(torch, precision))
+    return loaded
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One setting, by both engines."""
+
+    model: str = "minilm"
+    kind: str = "short"
+    shot: int = 5
+    precision: str = "float32"
+    inner_steps: int = 5
+    way: int = 5
+    num_prompts: int = 8
+    meta_batch: int = 1
+    budget: int = _BUDGET
+    query: int = 15
+
+    def config(self, engine: str) -> RunConfig:
+        """As a run's configuration."""
+        return config_from_mapping(
+            {
+                "prompt_pool_template": {
+                    "text": '{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.',
+                    "num_prompts": self.num_prompts,
+                },
+                "dataset": {"max_seq_length": self.budget},
+                "meta": {
+                    "way": self.way,
+                    "shot": self.shot,
+                    "query": self.query,
+                    "inner_steps": self.inner_steps,
+                    "meta_batch": self.meta_batch,
+                },
+                "run": {"engine": engine, "cache": False},
+            }
+        )
+
+    def method(self, engine: str) -> MetaPrompter:
+        """Ready to learn. For BERT's size the hand-crafted words have their half of the say, as in the paper."""
+        config: Any = self.config(engine)
+        loaded = language_model(self.model, self.precision)
+        if self.model != "minilm":
+            config = replace(config, rep_verbalizer=replace(config.rep_verbalizer, mix_lambda=0.5))
+        return build_metaprompter(config, loaded, dataset_of(self.kind), seed=0)
+
+    def tasks(self, method: MetaPrompter, first: int = 0) -> list[Task]:
+        """A meta-batch."""
+        return [method.sources["train"][first + i] for i in range(self.meta_batch)]
+
+    @property
+    def needed_budget(self) -> int:
+        """The shortest length budget that cuts no more than this one does."""
+        method = self.method("fast")
+        return max(
+            int(method.sources["train"].texts.batch([i])["input_ids"].shape[1])
+            for i in range(len(dataset_of(self.kind).train))
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.kind} texts, {self.shot}-shot"
+
+
+def results_folder() -> Path:
+    """Where tables, JSON and figures go unless told otherwise."""
+    return Path("bench") / "results"
