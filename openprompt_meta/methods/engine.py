@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from openprompt_meta.config import RunConfig
 from openprompt_meta.methods.task_source import Texts
@@ -27,11 +28,11 @@ def build_classifier(
 ) -> MaskClassifier:
     """The fastest classifier that takes the language model, or the plain one."""
     dropout = config.plm.dropout
-    kind: type[MaskClassifier] = MaskClassifier
+    kind: Callable[..., MaskClassifier] = MaskClassifier
     knows_head = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
     if config.run.engine == "fast" and knows_head:
         packs = not dropout and packed_encoder(loaded.model) is not None
-        kind = PackedClassifier if packs else MaskOnlyClassifier
+        kind = partial(PackedClassifier, compiled=config.plm.compile) if packs else MaskOnlyClassifier
     classifier = kind(loaded.model, template, verbalizer, freeze_plm=True, plm_eval_mode=not dropout)
     classifier.to(loaded.model.device)
     classifier.train(dropout)

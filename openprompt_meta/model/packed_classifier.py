@@ -51,13 +51,15 @@ class PackedClassifier(MaskOnlyClassifier):
     Tokens are embedded once for any number of readings, texts are laid end to end without padding, and the last layer
     runs at the [MASK] alone. Reading changes nothing in the template or the classifier.
 
+    Takes what ``PromptForClassification`` takes, and ``compiled`` to have ``torch.compile`` fuse parts of the layers.
+
     Raises:
         ModelError: for a language model that is not of that kind.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, compiled: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        encoder = packed_encoder(self.plm)
+        encoder = packed_encoder(self.plm, compiled)
         if encoder is None:
             raise ModelError(
                 f"{type(self.plm).__name__} is not built as BERT is, which PackedClassifier needs. Use "

@@ -38,10 +38,15 @@ class PackedEncoder:
 
     Dropout is not applied: it is for encoders in evaluation mode. Use :func:`packed_encoder` to get one, which knows
     whether a model is of that kind.
+
+    Args:
+        encoder: the model's encoder.
+        compiled: let ``torch.compile`` fuse what comes after attention in each layer.
     """
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: Any, compiled: bool = False) -> None:
         self._encoder = encoder
+        self._after_attention = torch.compile(_after_attention, dynamic=True) if compiled else _after_attention
         self._layers: Sequence[Any] = list(self._encoder.encoder.layer)
         self._num_heads: int = self._encoder.config.num_attention_heads
         self._eager: bool = getattr(self._encoder.config, "_attn_implementation", "eager") == "eager"
@@ -97,11 +102,7 @@ class PackedEncoder:
         # split, not slices: the gradient of a slice is as large as what it was cut from.
         parts = zip(queries, keys, values, groups, strict=True)
         context = torch.cat([self._attend(query, key, value, group) for query, key, value, group in parts])
-        joined = layer.attention.output
-        hidden = joined.LayerNorm(joined.dense(context) + asking)
-        widened = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
-        output: Tensor = layer.output.LayerNorm(layer.output.dense(widened) + hidden)
-        return output
+        return self._after_attention(layer, context, asking)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, group: Group) -> Tensor:
         queries, keys, values = (
@@ -119,7 +120,16 @@ class PackedEncoder:
         return joined
 
 
-def packed_encoder(model: nn.Module) -> PackedEncoder | None:
+def _after_attention(layer: Any, context: Tensor, asking: Tensor) -> Tensor:
+    """The rest of a layer, position by position."""
+    joined = layer.attention.output
+    hidden = joined.LayerNorm(joined.dense(context) + asking)
+    widened = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
+    output: Tensor = layer.output.LayerNorm(layer.output.dense(widened) + hidden)
+    return output
+
+
+def packed_encoder(model: nn.Module, compiled: bool = False) -> PackedEncoder | None:
     """A :class:`PackedEncoder` with a model's weights, or ``None`` if the model is not of that kind.
 
     A model that looks like one is compared with its own forward pass on two short texts before it is trusted.
@@ -131,7 +141,7 @@ def packed_encoder(model: nn.Module) -> PackedEncoder | None:
         return None
     if not all(_has_part(layer, part) for layer in layers for part in _PARTS_OF_A_LAYER):
         return None
-    packed = PackedEncoder(encoder)
+    packed = PackedEncoder(encoder, compiled)
     return packed if _agrees(packed, encoder) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -112,3 +113,19 @@ def test_a_model_that_is_built_otherwise_is_refused_with_the_class_that_takes_it
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
     with pytest.raises(ModelError, match=r"not built as BERT is.*MaskOnlyClassifier"):
         PackedClassifier(mlm.model, template, RepVerbalizer(mlm.tokenizer, mlm.model))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_layers_say_the_same(tiny: Callable[[str], LoadedMLM]) -> None:
+    mlm = tiny("bert")
+    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
+    texts = EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
+    found = []
+    for compiled in (False, True):
+        classifier = PackedClassifier(
+            mlm.model, template, RepVerbalizer(mlm.tokenizer, mlm.model), freeze_plm=True, compiled=compiled
+        )
+        features = classifier.eval().read_mask(texts.batch(range(len(TEXTS)))).features
+        found.append([features, *torch.autograd.grad(features.square().sum(), list(template.pool.parameters()))])
+    for one, two in zip(*found, strict=True):
+        assert torch.allclose(one, two, rtol=1e-3, atol=1e-4)
