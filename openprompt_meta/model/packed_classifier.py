@@ -83,8 +83,16 @@ class PackedClassifier(MaskOnlyClassifier):
             prompt_slots=prompt_slots,
             prompt_columns=packing.columns[prompt_slots],
             prompt_types=None if types is None else types[prompt_slots],
-            queries=tuple(self.template.queries(batch) for batch in batches),
+            queries=tuple(self._queries(batch) for batch in batches),
         )
+
+    def _queries(self, batch: Mapping[str, Any]) -> Tensor:
+        """The batch's own query vectors, or those of the packed encoder if it is the one to ask."""
+        if "query" in batch or self.template.query_function.frozen_copy:
+            given: Tensor = self.template.queries(batch)
+            return given
+        inputs, is_mask = self.template.without_pool(batch)
+        return self._packed_encoder.at_mask({**inputs, "loss_ids": is_mask.long()}).to(self.template.pool.keys.dtype)
 
     def read_masks(
         self, laid_out: LaidOut, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None

@@ -7,14 +7,14 @@ the rest for that one position.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openprompt_meta.model.packing import Group, Packing, pack
+from openprompt_meta.model.packing import Group, pack
 from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = ["PackedEncoder", "packed_encoder"]
@@ -89,6 +89,13 @@ class PackedEncoder:
             hidden = self._layer(layer, hidden, hidden, groups, [group.length for group in groups])
         return self._layer(self._layers[-1], hidden[slots], hidden, groups, [1] * len(groups))
 
+    def at_mask(self, batch: Mapping[str, Any]) -> Tensor:
+        """What a wrapped batch of plain tokens says at its [MASK]s, ``[B, d]``: for texts without a prompt."""
+        packing = pack([batch])
+        types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
+        embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
+        return self.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))[packing.place]
+
     def _layer(
         self, layer: Any, asking: Tensor, answering: Tensor, groups: Sequence[Group], asking_lengths: Sequence[int]
     ) -> Tensor:
@@ -159,12 +166,10 @@ def _agrees(packed: PackedEncoder, encoder: Any) -> bool:
     token_ids = torch.arange(2, 12, device=device).view(2, 5) % encoder.get_input_embeddings().num_embeddings
     batch = {"input_ids": token_ids, "attention_mask": mask, "loss_ids": torch.zeros_like(mask)}
     batch["loss_ids"][0, 3] = batch["loss_ids"][1, 1] = 1
-    packing: Packing = pack([batch])
     with evaluation_mode(encoder):
         expected = encoder(token_ids, attention_mask=mask).last_hidden_state[batch["loss_ids"] > 0]
         try:
-            embedded = packed.embed(packed.word_embeddings(packing.flat("input_ids")), packing.columns)
-            found = packed.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))[packing.place]
+            found = packed.at_mask(batch)
         except (TypeError, RuntimeError):
             return False
     tolerance = 5e-2 if expected.dtype in (torch.bfloat16, torch.float16) else 1e-4

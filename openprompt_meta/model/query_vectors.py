@@ -23,8 +23,7 @@ from tqdm.auto import tqdm
 
 from openprompt_meta.files import write_whole
 from openprompt_meta.model.fingerprint import bytes_of, fingerprint
-from openprompt_meta.model.packed_encoder import PackedEncoder, packed_encoder
-from openprompt_meta.model.packing import pack
+from openprompt_meta.model.packed_encoder import packed_encoder
 from openprompt_meta.model.token_rows import TokenRows
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
 
@@ -120,7 +119,7 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     with bar, evaluation_mode(function.encoder):
         for indices in _by_length(texts.lengths.tolist()):
             batch = {key: value.to(device) for key, value in texts.batch(indices).items()}
-            answer = _ask(function, batch) if packed is None else _ask_packed(packed, batch)
+            answer = _ask(function, batch) if packed is None else packed.at_mask(batch)
             found.append(answer.to(torch.promote_types(answer.dtype, torch.float32)).cpu())
             order += indices
             bar.update(len(indices))
@@ -143,10 +142,3 @@ def _by_length(lengths: list[int]) -> Iterator[list[int]]:
 def _ask(function: QueryFunction, batch: Mapping[str, Any]) -> Tensor:
     inputs = {key: batch[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
     return function(inputs, batch["loss_ids"] > 0)
-
-
-def _ask_packed(encoder: PackedEncoder, batch: Mapping[str, Any]) -> Tensor:
-    packing = pack([batch])
-    types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
-    embedded = encoder.embed(encoder.word_embeddings(packing.flat("input_ids")), packing.columns, types)
-    return encoder.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))[packing.place]

@@ -20,20 +20,22 @@ class TokenRows:
             ``[N]``.
         ends: ``[n]``, where each row ends.
         padding: what ``input_ids`` are padded with.
+        cut: how many of the texts were too long and lost their end.
     """
 
     columns: Mapping[str, Tensor]
     ends: Tensor
     padding: int
+    cut: int = 0
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Sequence[int]]], padding: int) -> TokenRows:
+    def from_rows(cls, rows: Sequence[Mapping[str, Sequence[int]]], padding: int, cut: int = 0) -> TokenRows:
         """Rows given one by one, all with the same keys."""
         lengths = torch.tensor([len(row["input_ids"]) for row in rows])
         columns = {
             key: torch.tensor([value for row in rows for value in row[key]], dtype=torch.int32) for key in rows[0]
         }
-        return cls(columns, lengths.cumsum(dim=0), padding)
+        return cls(columns, lengths.cumsum(dim=0), padding, cut)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -59,4 +61,4 @@ class TokenRows:
         """The same rows without the tokens at which ``key`` is above zero."""
         keep = self.columns[key] <= 0
         ends = keep.long().cumsum(dim=0)[self.ends - 1]
-        return TokenRows({name: values[keep] for name, values in self.columns.items()}, ends, self.padding)
+        return TokenRows({name: values[keep] for name, values in self.columns.items()}, ends, self.padding, self.cut)

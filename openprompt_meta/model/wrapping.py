@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from openprompt.data_utils import InputExample
@@ -16,18 +18,25 @@ __all__ = ["wrap_one_by_one", "wrap_texts"]
 Row = Mapping[str, Sequence[int]]
 
 _TEXTS_AT_ONCE = 4096
+_ORDINARY = 20_000  # characters; a text may be a megabyte, of which a few hundred tokens are kept
 
 
 def wrap_texts(texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any) -> TokenRows:
     """The texts as ``template`` wraps and ``wrapper`` (an OpenPrompt tokenizer wrapper) tokenises and cuts them.
 
     The tokenizer is called for thousands of texts at a time instead of for each piece of each text. Templates that
-    fill in more than the text once, and tokenizers that are not fast, go one by one.
+    fill in more than the text once, and tokenizers that are not fast, go one by one. Of a very long text no more is
+    tokenised than may be needed.
     """
-    rows = _Frame(template, wrapper).fill(texts) if _is_simple(template, wrapper) else None
-    if rows is None or not _agree(rows, texts, template, wrapper):
-        rows = [wrap_one_by_one(text, template, wrapper) for text in texts]
-    return TokenRows.from_rows(rows, padding=wrapper.tokenizer.pad_token_id)
+    padding: int = wrapper.tokenizer.pad_token_id
+    if _is_simple(template, wrapper):
+        frame = _Frame(template, wrapper)
+        rows = frame.fill(texts)
+        if _agree(rows, texts, template, wrapper):
+            return TokenRows.from_rows(rows, padding, frame.cut)
+    before = wrapper.num_truncated_sentences
+    rows = [wrap_one_by_one(text, template, wrapper) for text in texts]
+    return TokenRows.from_rows(rows, padding, wrapper.num_truncated_sentences - before)
 
 
 def wrap_one_by_one(text: str, template: PromptPoolTemplate, wrapper: Any) -> Row:
@@ -53,13 +62,19 @@ def _is_simple(template: PromptPoolTemplate, wrapper: Any) -> bool:
 
 
 def _agree(rows: Sequence[Row], texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any) -> bool:
-    """Whether the longest and the shortest text came out as OpenPrompt has them."""
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    """Whether the longest text of ordinary length and the shortest one came out as OpenPrompt has them."""
+    by_length = sorted((i for i in range(len(texts)) if len(texts[i]) <= _ORDINARY), key=lambda i: len(texts[i]))
+    if not by_length:
+        by_length = [0]
     return all(rows[i] == wrap_one_by_one(texts[i], template, wrapper) for i in {by_length[0], by_length[-1]})
 
 
 class _Frame:
-    """The tokens of a template around its one placeholder."""
+    """The tokens of a template around its one placeholder.
+
+    Attributes:
+        cut: how many texts were too long so far.
+    """
 
     def __init__(self, template: PromptPoolTemplate, wrapper: Any) -> None:
         self._template = template
@@ -72,6 +87,7 @@ class _Frame:
         self._after = [self._encode(piece) for piece in wrapped[at + 1 :]]
         fixed = sum(len(part["input_ids"]) for part in (*self._before, *self._after))
         self._room = max(0, wrapper.max_seq_length - wrapper.num_special_tokens_to_add - fixed)
+        self.cut = 0
 
     def fill(self, texts: Sequence[str]) -> list[Row]:
         """A row for each text."""
@@ -80,7 +96,7 @@ class _Frame:
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             block = texts[start : start + _TEXTS_AT_ONCE]
             filled = [self._space + text for text in block]
-            encoded = self._wrapper.tokenizer(filled, add_special_tokens=False, verbose=False)["input_ids"]
+            encoded = self._tokenise(filled)
             rows += [
                 # A text that is nothing but "<mask>" or the like is replaced by OpenPrompt.
                 wrap_one_by_one(text, self._template, self._wrapper) if words in specials else self._row(ids)
@@ -88,8 +104,24 @@ class _Frame:
             ]
         return rows
 
+    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+        heads = [_first_words(text, self._room + 1) for text in texts]
+        encoded = self._ids(heads)
+        # Words that no token is made of: then the beginning was not enough.
+        short = [i for i, ids in enumerate(encoded) if len(heads[i]) < len(texts[i]) and len(ids) <= self._room]
+        for i, ids in zip(short, self._ids([texts[i] for i in short]), strict=True):
+            encoded[i] = ids
+        return encoded
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        ids: list[list[int]] = self._wrapper.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
     def _row(self, text_ids: Sequence[int]) -> Row:
         kept = list(text_ids[: self._room])
+        self.cut += len(text_ids) > self._room
         text = {"input_ids": kept, **{key: [value] * len(kept) for key, value in self._flags.items()}}
         parts = [*self._before, text, *self._after]
         joined = {key: [value for part in parts for value in part[key]] for key in text}
@@ -102,3 +134,11 @@ class _Frame:
         text = self._wrapper.special_tokens_maps.get(piece["text"], piece["text"])
         ids = [0] if piece["soft_token_ids"] else self._wrapper.tokenizer.encode(text, add_special_tokens=False)
         return {"input_ids": ids, **{key: [piece[key]] * len(ids) for key in self._flags}}
+
+
+def _first_words(text: str, count: int) -> str:
+    """The text, or if it is very long, what stands before the white space behind its first ``count`` words."""
+    if len(text) <= max(_ORDINARY, 32 * count):
+        return text
+    ends = (match.start() + 1 for match in re.finditer(r"[^ \t\r\n][ \t\r\n]", text))
+    return text[: next(islice(ends, count - 1, None), len(text))]

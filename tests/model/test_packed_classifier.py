@@ -77,6 +77,14 @@ def test_reading_leaves_the_template_and_what_was_laid_out_as_they_were(mlm: Loa
     assert torch.equal(classifier.read_masks(laid_out, [own])[0].features, first)
 
 
+def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM) -> None:
+    classifier, texts = setting(mlm, PackedClassifier)
+    batch = texts.batch(range(len(TEXTS)))
+    without = {key: value for key, value in batch.items() if key != "query"}
+    expected = setting(mlm, MaskClassifier)[0].read_mask(without).features
+    assert torch.allclose(classifier.read_mask(without).features, expected, rtol=1e-9, atol=1e-11)
+
+
 def test_second_derivatives_are_those_of_the_plain_path(mlm: LoadedMLM) -> None:
     found = []
     for kind in (MaskClassifier, PackedClassifier):

@@ -132,3 +132,36 @@ def test_rows_without_the_pool_and_batches_of_rows_are_as_written_out() -> None:
     left = rows.without("soft_token_ids")
     assert left.ends.tolist() == [2, 3]
     assert left.columns["input_ids"].tolist() == [5, 7, 9]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "deberta-v2"])
+def test_of_a_very_long_text_only_the_beginning_is_tokenised_and_it_is_enough(
+    family: str, tiny: Callable[[str], LoadedMLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlm = tiny(family)
+    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEMPLATES[0], num_prompts=2, prompt_length=3, seed=0)
+    wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=40)
+    monkeypatch.setattr(module, "_ORDINARY", 200)
+    texts = ["rain and storm " * 400, "rain", " \n" * 5000 + "rain", "x" * 4000, "\u200b " * 3000 + "the rain"]
+    expected = [wrap_one_by_one(one, template, wrapper) for one in texts]
+    seen: list[int] = []
+    real = module._Frame._ids
+
+    def counting(self: Any, given: list[str]) -> list[list[int]]:
+        seen.append(sum(map(len, given)))
+        return real(self, given)
+
+    monkeypatch.setattr(module._Frame, "_ids", counting)
+    rows = wrap_texts(texts[:2], template, wrapper)
+    assert rows_of(rows) == expected[:2]
+    assert rows.cut == 1
+    assert sum(seen) < 2000
+    assert rows_of(wrap_texts(texts, template, wrapper)) == expected
+
+
+@pytest.mark.parametrize("text", [TEMPLATES[0], OTHERS[0]])
+def test_texts_that_were_cut_are_counted(text: str, tiny: Callable[[str], LoadedMLM]) -> None:
+    mlm = tiny("bert")
+    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, text, num_prompts=2, prompt_length=3, seed=0)
+    wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=40)
+    assert wrap_texts(["rain", "rain " * 60, "storm", "the sun " * 50], template, wrapper).cut == 2
