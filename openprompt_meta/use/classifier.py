@@ -374,6 +374,16 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         """The classes, sorted; an AttributeError before :meth:`fit`, as scikit-learn has it."""
         return _array(self._fitted().classes)
 
+    @property
+    def task_(self) -> FittedTask:
+        """What :meth:`fit` learned; an AttributeError before it, as for :attr:`classes_`."""
+        return self._fitted()
+
+    @property
+    def meta_learned(self) -> MetaLearned:
+        """What :meth:`fit` starts from."""
+        return self._meta_learned()
+
     # -- what it starts from ------------------------------------------------------------------------------------------
 
     def _meta_learned(self) -> MetaLearned:
