@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.files import write_whole
 from openprompt_meta.learners import MetaLearner
+from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_checkpoint"]
 
@@ -55,9 +53,8 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
         "format_version": FORMAT_VERSION,
         "progress": json.dumps(asdict(progress)),
     }
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
-        write_whole(path, safetensors.torch.save(plain, metadata))
+        write_tensors(path, tensors, metadata)
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be written: {error}. The one before it is untouched."
@@ -71,14 +68,11 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
         CheckpointError: the file is missing, damaged, of another kind, or of another pool.
     """
     tensors, metadata = _read(path)
+    progress = _progress(path, metadata)
+    state = _optimizer_state(path, tensors, learner)
     _load_pool_tensors(path, tensors, learner.pool)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(_OPTIMIZER):
-            index, key = name.removeprefix(_OPTIMIZER).split(".", maxsplit=1)
-            state.setdefault(int(index), {})[key] = value
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
-    return _progress(path, metadata)
+    return progress
 
 
 def read_progress(path: Path) -> Progress:
@@ -95,14 +89,12 @@ def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        tensors, metadata = read_tensors(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"There is no checkpoint {path}. Train first, or resume the run that was cut off."
         ) from None
-    except (OSError, SafetensorError) as error:
+    except (OSError, DamagedFile) as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be read: {error}. It is damaged or no checkpoint."
         ) from None
@@ -123,9 +115,28 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
     pool.load_state_dict(saved)
 
 
+def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLearner) -> dict[int, dict[str, Tensor]]:
+    shapes = [tuple(value.shape) for group in learner.optimizer.param_groups for value in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if not name.startswith(_OPTIMIZER):
+            continue
+        index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
+        known = index.isdecimal() and int(index) < len(shapes)
+        # Adam keeps a count of its steps beside its means, which are as large as what they are means of.
+        if not known or tuple(value.shape) not in {(), shapes[int(index)]}:
+            raise CheckpointError(f"{path} holds the state {name!r}, which is of another optimiser.")
+        state.setdefault(int(index), {})[key] = value
+    return state
+
+
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
     try:
         values: dict[str, Any] = json.loads(metadata["progress"])
-        return Progress(**{field.name: values[field.name] for field in fields(Progress)})
-    except (KeyError, ValueError, TypeError):
-        raise CheckpointError(f"{path} does not say how far its run had come; it is damaged.") from None
+        known = {field.name: values[field.name] for field in fields(Progress)}
+    except (KeyError, ValueError, TypeError, RecursionError):
+        known = {}
+    counts = [value for name, value in known.items() if name != "best_accuracy"]
+    if not known or not all(type(value) is int for value in counts) or type(known["best_accuracy"]) is not float:
+        raise CheckpointError(f"{path} does not say how far its run had come; it is damaged.")
+    return Progress(**known)
