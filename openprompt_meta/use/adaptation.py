@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -59,12 +60,14 @@ class BaseModel:
         loaded: model, tokenizer and OpenPrompt's wrapper; shared by every classifier on it, changed by none.
         fingerprint: sha256 over the model's tensors, whatever they are called.
         tokenizer_fingerprint: sha256 over the vocabulary.
+        wordless_ids: tokens that tell a reader nothing: special ones, and places that a vocabulary keeps free.
         tokenizing: held while the tokenizer is used: a fast tokenizer may not be entered twice.
     """
 
     loaded: LoadedMLM
     fingerprint: str
     tokenizer_fingerprint: str
+    wordless_ids: Sequence[int]
     tokenizing: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -85,7 +88,13 @@ def load_base_model(config: RunConfig) -> BaseModel:
         if key not in _loaded:
             loaded = load_language_model(config)
             loaded.model.eval()
-            found = BaseModel(loaded, _fingerprint(loaded.model), _vocabulary_fingerprint(loaded.tokenizer))
+            vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
+            found = BaseModel(
+                loaded,
+                _fingerprint(loaded.model),
+                _vocabulary_fingerprint(vocabulary),
+                [*loaded.tokenizer.all_special_ids, *_unused(vocabulary)],
+            )
             while len(_loaded) >= _KEPT:
                 del _loaded[next(iter(_loaded))]
             _loaded[key] = found
@@ -112,8 +121,12 @@ def _digest(value: Tensor) -> str:
     return f"{tuple(plain.shape)} {plain.dtype} {hashlib.sha256(content.numpy().data).hexdigest()}"
 
 
-def _vocabulary_fingerprint(tokenizer: Any) -> str:
-    return hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
+def _vocabulary_fingerprint(vocabulary: Mapping[str, int]) -> str:
+    return hashlib.sha256(json.dumps(sorted(vocabulary.items())).encode()).hexdigest()
+
+
+def _unused(vocabulary: Mapping[str, int]) -> Iterator[int]:
+    return (number for token, number in vocabulary.items() if re.fullmatch(r"[\[<]unused\d+[\]>]", token))
 
 
 # -- pools ------------------------------------------------------------------------------------------------------------
@@ -141,7 +154,10 @@ def run_pool(base: BaseModel, config: RunConfig, checkpoint: Path) -> tuple[dict
 
 def _template(base: BaseModel, config: RunConfig, pool: Tensors) -> PromptPoolTemplate:
     template = _new_template(base, config)
-    template.pool.load_state_dict(dict(pool))  # copies: the tensors given stay as they are
+    try:
+        template.pool.load_state_dict(dict(pool))  # copies: the tensors given stay as they are
+    except RuntimeError as error:
+        raise ModelError(f"The pool does not fit the language model {config.plm.model_path}: {error}") from None
     return template
 
 
@@ -397,9 +413,9 @@ class Predictor:
         """For each position of a prompt ``[L_p, d_i]``, the words whose input embeddings have the largest cosine."""
         embedding = self._template.raw_embedding.weight
         similarity = F.normalize(prompt.to(embedding), dim=-1) @ F.normalize(embedding, dim=-1).T  # [L_p, V]
-        special = [i for i in self._base.loaded.tokenizer.all_special_ids if i < similarity.shape[1]]
-        similarity[:, special] = -torch.inf
-        best = similarity.float().topk(min(count, similarity.shape[1] - len(special)), dim=-1)
+        hidden = [i for i in self._base.wordless_ids if i < similarity.shape[1]]
+        similarity[:, hidden] = -torch.inf
+        best = similarity.float().topk(min(count, similarity.shape[1] - len(hidden)), dim=-1)
         with self._base.tokenizing:
             words = [self._base.loaded.tokenizer.convert_ids_to_tokens(ids) for ids in best.indices.tolist()]
         return [list(zip(own, values, strict=True)) for own, values in zip(words, best.values.tolist(), strict=True)]

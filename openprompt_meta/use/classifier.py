@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,24 @@ import torch.nn.functional as F
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from openprompt_meta.data.label_words import words_of_class_name
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.use.adaptation import Adapted, Predictor, Support, adapt
+from openprompt_meta.use.adaptation import Predictor, Support, adapt
+from openprompt_meta.use.artefact import Stored, read_artefact, write_artefact
 from openprompt_meta.use.explanation import ClassProbability, Explanation, NearestExample, NearestWord
-from openprompt_meta.use.inputs import Label, checked_label_words, checked_labels, checked_texts, conflicting_texts
-from openprompt_meta.use.meta_learned import Changes, MetaLearned, base_model_of, fresh, of_run
+from openprompt_meta.use.fitted import FittedTask, words_of
+from openprompt_meta.use.hub import local_folder, upload
+from openprompt_meta.use.inputs import (
+    Label,
+    checked_label_words,
+    checked_labels,
+    checked_metrics,
+    checked_texts,
+    conflicting_texts,
+)
+from openprompt_meta.use.meta_learned import Changes, MetaLearned, base_model_of, changed, fresh, of_run
 
-__all__ = ["FittedTask", "MetaPromptClassifier", "NotFitted"]
+__all__ = ["MetaPromptClassifier", "NotFitted"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,37 +45,6 @@ _building = threading.Lock()
 
 class NotFitted(OpenPromptMetaError, NotFittedError):  # noqa: N818 - scikit-learn's name for it
     """A classifier was asked before it was given examples."""
-
-
-@dataclass(frozen=True)
-class FittedTask:
-    """What :meth:`MetaPromptClassifier.fit` learned, as plain data that never changes.
-
-    Attributes:
-        meta: what it was learned from.
-        classes: the classes, sorted.
-        labels: the class of each support example, as a position in ``classes``.
-        texts: the support examples; ``None`` if they were left out of what was loaded.
-        label_words: words of each class by its name, if the user gave some.
-        adapted: pool, verbalizer and features.
-    """
-
-    meta: MetaLearned
-    classes: tuple[Label, ...]
-    labels: tuple[int, ...]
-    texts: tuple[str, ...] | None
-    label_words: Mapping[str, Sequence[str]] | None
-    adapted: Adapted
-
-    @property
-    def class_names(self) -> list[str]:
-        """The classes as strings."""
-        return [str(name) for name in self.classes]
-
-    @property
-    def words(self) -> dict[str, Sequence[str]]:
-        """Words of each class: the user's, or those in its name."""
-        return _words(self.label_words, self.class_names)
 
 
 class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
@@ -106,6 +85,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     _task: FittedTask | None = None
     _live: tuple[FittedTask, Predictor] | None = None
     _examples: tuple[list[str], list[Label], dict[str, Any] | None] | None = None
+    _metrics: Mapping[str, float] = MappingProxyType({})
     _warned_of_cutting: bool = False
 
     def __init__(
@@ -150,6 +130,110 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         classifier._meta = (classifier._source(), of_run(run, seed, classifier._changes()))
         return classifier
 
+    @classmethod
+    def from_pretrained(
+        cls, artefact: str | os.PathLike[str], revision: str | None = None, token: str | None = None, **settings: Any
+    ) -> MetaPromptClassifier:
+        """The classifier that :meth:`save_pretrained` or :meth:`push_to_hub` wrote, with its language model.
+
+        Args:
+            artefact: its folder, or a name on the model hub such as ``user/name``.
+            revision: branch, tag or commit on the hub.
+            token: for the hub; the one that is logged in by default.
+            settings: other arguments of the constructor. They hold for what is fitted from here on; what is fitted
+                already predicts as it was saved.
+
+        Raises:
+            ArtefactError: there is none, or it is damaged, of another kind, or of a later version.
+            ModelError: the language model cannot be loaded, or is not the one that the prompts were learned on.
+        """
+        folder = local_folder(artefact, revision, token)
+        classifier = cls(folder, **settings)
+        stored = read_artefact(folder)
+        # Two of the settings say where the model is; the others are for learning.
+        moved = Changes(base_model=classifier.base_model, device=classifier.device)
+        meta = replace(stored.meta, config=changed(stored.meta.config, moved))
+        base_model_of(meta)
+        classifier._meta = (classifier._source(), classifier._changed(stored.meta))
+        classifier._metrics = dict(stored.metrics)
+        if stored.task is not None:
+            classifier._task = replace(stored.task, meta=meta)
+            classifier._predictor(classifier._task)
+        return classifier
+
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        keep_texts: bool = True,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write the classifier to a folder of JSON and safetensors, without its language model.
+
+        A classifier that is there already is replaced once the new one is complete. Before :meth:`fit`, the pool alone
+        is saved, to be fitted later.
+
+        Args:
+            folder: where to; made if need be.
+            keep_texts: whether to keep the examples. Without them nothing can be added by :meth:`partial_fit`, and
+                :meth:`explain` has no nearest examples; predictions are the same.
+            metrics: how well it does, for the model card and for those who load it.
+
+        Raises:
+            ArtefactError: the folder holds something else, or cannot be written; what was there is as it was.
+        """
+        write_artefact(folder, self._stored(keep_texts, metrics))
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        keep_texts: bool = False,
+        metrics: Mapping[str, float] | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+        commit_message: str = "Save the classifier",
+        create_pr: bool = False,
+    ) -> str:
+        """Save the classifier and upload it to the model hub.
+
+        Args:
+            repo_id: ``user/name``; made if need be.
+            keep_texts: as in :meth:`save_pretrained`, but without them by default: what is published stays published.
+            metrics: as in :meth:`save_pretrained`.
+            private: whether a new repository is private; the hub's default if ``None``.
+            token: for the hub; the one that is logged in by default.
+            revision: branch to upload to.
+            commit_message: of the upload.
+            create_pr: open a pull request instead.
+
+        Returns:
+            Where it is on the hub.
+
+        Raises:
+            ArtefactError: the hub cannot be reached or refuses.
+        """
+        return upload(
+            self._stored(keep_texts, metrics),
+            repo_id,
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+            create_pr=create_pr,
+        )
+
+    def _stored(self, keep_texts: bool, metrics: Mapping[str, float] | None) -> Stored:
+        task = self._task
+        measured = self._metrics if metrics is None else checked_metrics(metrics)
+        if task is None:
+            return Stored(self._meta_learned(), None, measured)
+        if not keep_texts:
+            adapted = replace(task.adapted, features=task.adapted.features[:0])
+            task = replace(task, texts=None, adapted=adapted)
+        return Stored(task.meta, task, measured)
+
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def fit(
@@ -171,6 +255,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         """
         self._task = self._learned(*self._checked(texts, labels), label_words)
         self._examples = None
+        self._metrics = {}
         self._warned_of_cutting = False
         return self
 
@@ -210,6 +295,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             return self
         self._task = self._learned(all_texts, all_labels, words)
         self._examples = None
+        self._metrics = {}
         return self
 
     def _examples_so_far(self) -> tuple[list[str], list[Label], dict[str, Any] | None]:
@@ -266,7 +352,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         numbers = {name: i for i, name in enumerate(classes)}
         own = tuple(numbers[label] for label in labels)
         names = [str(name) for name in classes]
-        support = Support(texts, own, names, _words(words, names))
+        support = Support(texts, own, names, words_of(names, words))
         adapted = adapt(base, meta.config, meta.pool, support, meta.seed, int(self.adapt_examples))
         return FittedTask(meta, classes, own, tuple(texts), words, adapted)
 
@@ -315,6 +401,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         )
         similarity = F.cosine_similarity(task.adapted.features, read.features.unsqueeze(0), dim=-1)
         nearest = similarity.topk(min(max(examples, 0), len(similarity)))
+        texts = task.texts or ()
         return Explanation(
             text=checked,
             label=classes[0].label,
@@ -325,7 +412,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
                 for position in predictor.nearest_words(read.prompt, max(words, 0))
             ),
             nearest_examples=tuple(
-                NearestExample(None if task.texts is None else task.texts[i], task.classes[task.labels[i]], cosine)
+                NearestExample(texts[i], task.classes[task.labels[i]], cosine)
                 for i, cosine in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
             ),
             truncated=read.truncated,
@@ -397,7 +484,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             return fresh(self.seed, self._changes())
         if RunFolder(self.artefact).config_file.is_file():
             return of_run(self.artefact, self.seed, self._changes())
-        raise ConfigError(f"{os.fspath(self.artefact)} is neither a run folder nor a saved classifier.")
+        return self._changed(read_artefact(local_folder(self.artefact)).meta)
+
+    def _changed(self, meta: MetaLearned) -> MetaLearned:
+        config = changed(meta.config, self._changes())
+        return replace(meta, config=config, seed=meta.seed if self.seed is None else self.seed)
 
     def _source(self) -> tuple[object, ...]:
         """Everything that decides what :meth:`fit` starts from."""
@@ -425,11 +516,6 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
 
 def _array(classes: Sequence[Label]) -> np.ndarray[Any, Any]:
     return np.array(list(classes))
-
-
-def _words(label_words: Mapping[str, Sequence[str]] | None, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    given = label_words or {}
-    return {name: given.get(name) or words_of_class_name(name) for name in names}
 
 
 def _uses_words(meta: MetaLearned) -> bool:

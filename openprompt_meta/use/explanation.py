@@ -37,12 +37,9 @@ class NearestWord:
 
 @dataclass(frozen=True)
 class NearestExample:
-    """A support example and the cosine of its feature with the text's.
+    """A support example and the cosine of its feature with the text's."""
 
-    ``text`` is ``None`` if the classifier was saved without its texts.
-    """
-
-    text: str | None
+    text: str
     label: Label
     cosine: float
 
@@ -57,7 +54,8 @@ class Explanation:
         classes: all classes, the most probable first.
         attention: how much each prompt of the pool contributes, adding up to one.
         prompt_words: for each position of the prompt made for this text, the nearest words, nearest first.
-        nearest_examples: the most similar support examples, most similar first.
+        nearest_examples: the most similar support examples, most similar first; none if the classifier was saved
+            without them.
         truncated: whether the text was longer than the budget and cut.
     """
 

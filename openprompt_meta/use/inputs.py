@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,7 +11,15 @@ import numpy as np
 from openprompt_meta.data.cleaning import same_text
 from openprompt_meta.errors import DataError
 
-__all__ = ["Label", "checked_label_words", "checked_labels", "checked_texts", "conflicting_texts", "kind_of"]
+__all__ = [
+    "Label",
+    "checked_label_words",
+    "checked_labels",
+    "checked_metrics",
+    "checked_texts",
+    "conflicting_texts",
+    "kind_of",
+]
 
 Label: TypeAlias = "str | int | bool"
 # bool before int, of which it is one.
@@ -106,6 +115,19 @@ def checked_label_words(label_words: Any, classes: Sequence[Label]) -> dict[str,
                 f"There are words for {', '.join(map(repr, by_name)) or 'no class'}."
             )
         found[name] = tuple(str(word).strip() for word in words)
+    return found
+
+
+def checked_metrics(metrics: Any) -> dict[str, float]:
+    """Metrics as finite numbers by name. :class:`DataError` for anything else."""
+    try:
+        found = {str(name): float(value) for name, value in metrics.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise DataError(
+            f"metrics is {_shown(metrics)}; expected numbers by name, as in {{'accuracy': 0.9}}."
+        ) from None
+    if not all(math.isfinite(value) for value in found.values()):
+        raise DataError(f"metrics is {_shown(metrics)}; not all of it are finite numbers.")
     return found
 
 

@@ -124,7 +124,7 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         "iteration": progress.best_iteration,
         "validation_accuracy": progress.best_accuracy,
         "test_accuracy": (_json(run.results_file) or {}).get("test_accuracy"),
-        "versions": _json(run.versions_file),
+        "versions": _versions(_json(run.versions_file)),
     }
     return MetaLearned(config, pool, chosen, base.fingerprint, base.tokenizer_fingerprint, origin)
 
@@ -158,6 +158,12 @@ def base_model_of(meta: MetaLearned) -> BaseModel:
                 "names another folder or hub name), or train and fit again on this one."
             )
     return base
+
+
+def _versions(found: Any) -> dict[str, Any]:
+    """Versions of software; the machine it ran on is nobody's business."""
+    known = found if isinstance(found, dict) else {}
+    return {name: version for name, version in known.items() if name not in ("platform", "threads")}
 
 
 def _json(path: os.PathLike[str]) -> Any:
