@@ -76,6 +76,7 @@ def build_app(classifier: MetaPromptClassifier, access: Access, limits: Limits |
         # FastAPI's own pages load scripts from elsewhere; /docs below does not.
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.add_middleware(Guard, access=access, limits=limits)
@@ -214,11 +215,6 @@ def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         return refusal_response(http_refusal(error.status_code), error.headers)
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        # The error goes on to the server, which logs it.
-        return refusal_response(Refusal(500, "Something went wrong inside the service: its log says what."))
 
     for kind in _FAULTS_OF_THE_REQUEST:
         app.add_exception_handler(kind, _refused_by_the_classifier)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -14,6 +15,8 @@ from openprompt_meta.serve.limits import Limits
 from openprompt_meta.serve.rate import RateLimit, client_of
 
 __all__ = ["SECURITY_HEADERS", "Guard"]
+
+_log = logging.getLogger(__name__)
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -51,8 +54,26 @@ class Guard:
         if scope["type"] != "http":  # no WebSockets here
             return
         self._under_way += 1
+        started = False
+
+        async def secured(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         try:
-            await self._answer(scope, receive, _with_security_headers(send))
+            await self._answer(scope, receive, secured)
+        except Exception:
+            # Not left to the server, which would close the connection under the client's next request.
+            if started:
+                raise
+            _log.exception("A request failed: %s %r", scope["method"], scope["path"])
+            broken = Refusal(500, "Something went wrong inside the service: its log says what.")
+            await refusal_response(broken)(scope, receive, secured)
         finally:
             self._under_way -= 1
 
@@ -127,17 +148,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return first.pop() if first else await receive()
 
     return replayed
-
-
-def _with_security_headers(send: Send) -> Send:
-    async def secured(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in SECURITY_HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return secured
 
 
 def _too_fast(per_minute: int, what: str, wait: float) -> Refusal:
