@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows has no such locks: what a killed process leaves there stays
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_writer", "read_limited", "remove_leftovers", "write_whole"]
+__all__ = ["atomic_writer", "read_limited", "remove_leftovers", "write_together", "write_whole"]
 
 _HAS_LOCKS: bool = fcntl is not None
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.part")
@@ -76,21 +76,23 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     Raises:
         OSError: the disk is full, the folder unwritable, or the disk gave back something else. The old file stays.
     """
-    expected = content.encode("utf-8") if isinstance(content, str) else content
+    write_together([(path, content)])
 
-    def same(file: BinaryIO) -> None:
-        position = 0
-        while chunk := file.read(_CHUNK):
-            if chunk != expected[position : position + len(chunk)]:
-                break
-            position += len(chunk)
-        if position != len(expected):
-            raise OSError(
-                errno.EIO, f"the disk gives back other bytes than were written, from byte {position} on", str(path)
-            )
 
-    with atomic_writer(path, same) as file:
-        file.write(expected)
+def write_together(files: Sequence[tuple[str | os.PathLike[str], bytes | str]]) -> None:
+    """As :func:`write_whole`, for files that belong together: all are on disk before the first takes its place.
+
+    They are put in place in the order given. A kill between two of them leaves the later ones as they were, so the
+    last should be the one that says what the others are.
+    """
+    with contextlib.ExitStack() as stack:
+        # The last to be entered is the first to be left.
+        for path, content in reversed(files):
+            expected = content.encode("utf-8") if isinstance(content, str) else content
+            file = stack.enter_context(atomic_writer(path, _reads_as(expected, path)))
+            file.write(expected)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_limited(path: str | os.PathLike[str], limit: int | None = None) -> bytes:
@@ -126,6 +128,20 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
                     if _remove_unless_held(path):
                         removed.append(path)
     return removed
+
+
+def _reads_as(expected: bytes, path: str | os.PathLike[str]) -> Check:
+    def check(file: BinaryIO) -> None:
+        position = 0
+        while chunk := file.read(_CHUNK):
+            if chunk != expected[position : position + len(chunk)]:
+                break
+            position += len(chunk)
+        if chunk or position != len(expected):
+            reason = f"the disk gives back other bytes than were written, from about byte {position} on"
+            raise OSError(errno.EIO, reason, os.fspath(path))
+
+    return check
 
 
 def _new_file(target: Path) -> tuple[int, Path]:

@@ -1,4 +1,4 @@
-"""Tensors with a few strings in one safetensors file that knows its own checksum, written whole or not at all."""
+"""Tensors with a few strings in one safetensors file that knows its own checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openprompt_meta.files import read_limited, write_whole
 
-__all__ = ["DamagedFile", "digest", "read_tensors", "write_tensors"]
+__all__ = ["DamagedFile", "digest", "packed", "read_tensors", "write_tensors"]
 
 _DIGEST = "sha256"
 
@@ -23,10 +23,16 @@ class DamagedFile(Exception):  # noqa: N818 - never leaves this package; it carr
     """A file that is no safetensors file, or whose content is not what its checksum is of."""
 
 
+def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """``tensors`` and ``metadata`` as the bytes of a file, for :func:`~openprompt_meta.files.write_whole`."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    content: bytes = safetensors.torch.save(plain, {**metadata, _DIGEST: digest(plain, metadata)})
+    return content
+
+
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write ``tensors`` and ``metadata`` to ``path``. ``OSError`` if that fails; what was there then stays."""
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_whole(path, safetensors.torch.save(plain, {**metadata, _DIGEST: digest(plain, metadata)}))
+    write_whole(path, packed(tensors, metadata))
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:

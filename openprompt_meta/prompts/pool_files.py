@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor
 
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.files import read_limited, remove_leftovers, write_whole
+from openprompt_meta.files import read_limited, remove_leftovers, write_together
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.tensor_files import DamagedFile, digest, read_tensors, write_tensors
+from openprompt_meta.tensor_files import DamagedFile, digest, packed, read_tensors
 
 __all__ = ["read_pool_config", "read_pool_weights", "write_pool_files"]
 
@@ -54,8 +54,8 @@ def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_mode
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
-        write_tensors(folder / WEIGHTS_FILE, tensors, {_DESCRIPTION: description})
-        write_whole(folder / CONFIG_FILE, description + "\n")
+        weights = packed(tensors, {_DESCRIPTION: description})
+        write_together([(folder / CONFIG_FILE, description + "\n"), (folder / WEIGHTS_FILE, weights)])
     except OSError as error:
         raise TemplateError(
             f"The template cannot be saved to {folder}: {error}. What was saved there before is as it was; "
