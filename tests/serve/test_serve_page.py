@@ -75,7 +75,7 @@ def type_class(page: Page, number: int, name: str, examples: str) -> None:
 
 def percents(page: Page, title: str) -> list[float]:
     bars = page.get_by_role("list", name=title).get_by_role("listitem")
-    return [float(re.sub(r"[ %]", "", bar.locator(".value").inner_text())) for bar in bars.all()]
+    return [float(re.sub(r"[\s%]", "", bar.locator(".value").inner_text())) for bar in bars.all()]
 
 
 def bar_lengths(page: Page, bars: str) -> list[float]:
@@ -230,6 +230,9 @@ def test_nothing_is_cut_or_pushed_out_on_a_screen_of_any_width(
                 .map(e => e.outerHTML.slice(0, 80))"""
             )
             assert cut == []
+            # A number and its sign stay on one line.
+            heights = page.locator(".value").evaluate_all("all => all.map(e => e.getBoundingClientRect().height)")
+            assert max(heights) < 1.5 * 1.5 * 16
         page.goto(str(client.base_url.join("/docs")))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.hosts == {client.base_url.netloc.decode()}

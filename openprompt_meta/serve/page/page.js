@@ -154,7 +154,10 @@ async function classify() {
   const found = await call("POST", "/explain", { text: byId("text").value, task });
   const [best] = found.classes;
   const cut = found.truncated ? " The text is long; only its beginning was read." : "";
-  byId("verdict").textContent = `${best.label}, with a probability of ${percent(best.probability)}.${cut}`;
+  byId("verdict").replaceChildren(
+    element("strong", "", best.label),
+    `, with a probability of ${percent(best.probability)}.${cut}`,
+  );
   byId("probabilities").replaceChildren(
     ...found.classes.map(({ label, probability }) => bar(label, probability, label === best.label)),
   );
@@ -168,7 +171,7 @@ async function classify() {
 }
 
 function percent(value) {
-  return `${(100 * value).toFixed(1)} %`;
+  return `${(100 * value).toFixed(1)}\u00a0%`; // the sign stays on the number's line
 }
 
 function element(kind, className, text = "") {
