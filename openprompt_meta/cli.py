@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
-from openprompt_meta.commands import data, doctor, runs, serve
+from openprompt_meta.commands import classifier, data, doctor, runs, serve
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -63,5 +63,6 @@ COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     doctor.add_parser,
     data.add_parser,
     runs.add_parsers,
+    classifier.add_parsers,
     serve.add_parser,
 )

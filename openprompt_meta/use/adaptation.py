@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def load_base_model(config: RunConfig) -> BaseModel:
         if key not in _loaded:
             loaded = load_language_model(config)
             loaded.model.eval()
+            _allow_long_texts(loaded.tokenizer)
             vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
             found = BaseModel(
                 loaded,
@@ -99,6 +101,13 @@ def load_base_model(config: RunConfig) -> BaseModel:
                 del _loaded[next(iter(_loaded))]
             _loaded[key] = found
         return _loaded[key]
+
+
+def _allow_long_texts(tokenizer: Any) -> None:
+    """Keep transformers from warning of texts that are longer than the model takes: they are cut here."""
+    warned = getattr(tokenizer, "deprecation_warnings", None)
+    if isinstance(warned, dict):
+        warned["sequence-length-is-longer-than-the-specified-maximum"] = True
 
 
 def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -223,7 +232,7 @@ def adapt(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, s
     with _ONE_AT_A_TIME:
         with base.tokenizing:
             template = _template(base, config, pool)
-            classifier = _classifier(base, config, template)
+            classifier = _classifier(base, config, template, seed)
         task = _task(base, config, template, support)
         part = _part(task, most, seed)
         learner = BaseLearner(classifier, config.meta.loss, config.meta.label_embeddings, seed=seed)
@@ -238,7 +247,7 @@ def adapt(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, s
 
 def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
     with base.tokenizing:
-        texts = EncodedTexts(support.texts, template, _wrapper(base, config), device=base.loaded.model.device)
+        texts = _Texts(support.texts, template, _wrapper(base, config), device=base.loaded.model.device)
         batch = texts.batch(range(len(support.texts)), support.labels)
     return Task(index=0, classes=support.classes, label_words=support.label_words, support=batch, query=batch)
 
@@ -280,17 +289,19 @@ def _parts(batch: Mapping[str, Tensor], tokens: int) -> Iterator[dict[str, Tenso
         yield {key: value[start : start + rows] for key, value in batch.items()}
 
 
-def _verbalizer(base: BaseModel, config: RunConfig) -> EpisodicVerbalizer:
+def _verbalizer(base: BaseModel, config: RunConfig, seed: int) -> EpisodicVerbalizer:
     settings: dict[str, Any] = asdict(getattr(config, config.verbalizer))
-    made: EpisodicVerbalizer = VERBALIZERS[config.verbalizer](
-        tokenizer=base.loaded.tokenizer, model=base.loaded.model, **settings
-    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # as the run did, for a verbalizer that starts at random
+        made: EpisodicVerbalizer = VERBALIZERS[config.verbalizer](
+            tokenizer=base.loaded.tokenizer, model=base.loaded.model, **settings
+        )
     return made
 
 
-def _classifier(base: BaseModel, config: RunConfig, template: PromptPoolTemplate) -> MaskClassifier:
+def _classifier(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, seed: int = 0) -> MaskClassifier:
     model = base.loaded.model
-    verbalizer = _verbalizer(base, config)
+    verbalizer = _verbalizer(base, config, seed)
     known = not verbalizer.needs_vocabulary_head or vocabulary_head(model) is not None
     kind = MaskOnlyClassifier if known else MaskClassifier
     classifier = kind(model, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
@@ -426,22 +437,39 @@ class Predictor:
         with self._reading:
             return self._classifier.read_mask(batch)
 
-    def _encode(self, texts: Sequence[str]) -> tuple[_Unqueried, int]:
+    def _encode(self, texts: Sequence[str]) -> tuple[_Texts, int]:
         """The texts wrapped and tokenised, and how many of them had to be cut."""
         wrapper = _wrapper(self._base, self._config)
-        encoded = _Unqueried(texts, self._template, wrapper, keep_queries=False, device=self._base.loaded.model.device)
+        encoded = _Texts(texts, self._template, wrapper, keep_queries=False, device=self._base.loaded.model.device)
         with self._base.tokenizing:
             for i in range(len(texts)):
                 encoded.length(i)
         return encoded, wrapper.num_truncated_sentences
 
 
-class _Unqueried(EncodedTexts):
-    """Texts whose queries are computed with the batch they go through the model in."""
+class _Texts(EncodedTexts):
+    """Texts of any length: of a very long one, no more is tokenised than fits."""
 
     def length(self, index: int) -> int:
         """Tokens of a text, template and prompt included."""
         return len(self._row(index)["input_ids"])
+
+    def _encode(self, text: str, index: int) -> dict[str, Tensor]:
+        head = _first_words(text, self.max_seq_length)
+        cut_before = self._wrapper.num_truncated_sentences
+        row = super()._encode(head, index)
+        if len(head) < len(text) and self._wrapper.num_truncated_sentences == cut_before:
+            return super()._encode(text, index)  # words that no token is made of
+        return row
+
+
+def _first_words(text: str, count: int) -> str:
+    """The text, up to the white space after its first ``count`` words."""
+    if len(text) <= 32 * count:
+        return text
+    ends = (match.end() for match in re.finditer(r"[^ \t\r\n][ \t\r\n]+", text))
+    end = next(islice(ends, count - 1, None), len(text))
+    return text[:end]
 
 
 def _groups(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
