@@ -103,12 +103,15 @@ def read_limited(path: str | os.PathLike[str], limit: int | None = None) -> byte
     """
     # Not blocking: opening a pipe that nobody writes to would wait for ever.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(code, "not a regular file", os.fspath(path))
-        return file.read() if limit is None else file.read(limit)
+            code, reason = (errno.EISDIR, "a folder") if stat.S_ISDIR(mode) else (errno.EINVAL, "a pipe or a device")
+            raise OSError(code, f"it is {reason}, not a file", os.fspath(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read() if limit is None else file.read(limit)
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:

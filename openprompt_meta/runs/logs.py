@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tqdm.auto import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
 
 __all__ = ["log_file", "log_to_screen"]
 
@@ -28,10 +27,9 @@ def log_file(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def log_to_screen(level: int) -> Iterator[None]:
     """Show what this package logs on stderr inside the block, above any progress bar."""
-    handler = logging.StreamHandler()
-    handler.setLevel(level)
+    handler = _AboveBars(level)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    with _handled(handler, level), logging_redirect_tqdm([_OURS]):
+    with _handled(handler, level):
         yield
 
 
@@ -46,6 +44,12 @@ def _handled(handler: logging.Handler, level: int) -> Iterator[None]:
         _OURS.setLevel(before)
         _OURS.removeHandler(handler)
         handler.close()
+
+
+class _AboveBars(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a screen that was closed
+            tqdm.write(self.format(record), sys.stderr)
 
 
 class _PatientFileHandler(logging.FileHandler):
