@@ -7,9 +7,10 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openprompt_meta.errors import CompatibilityError
+from openprompt_meta.errors import CompatibilityError, ServiceError
 
 if TYPE_CHECKING:
     from openprompt_meta.use.classifier import MetaPromptClassifier
@@ -93,6 +94,8 @@ def _open(folder: str) -> MetaPromptClassifier:
     from openprompt_meta.runs.folder import RunFolder
     from openprompt_meta.use.classifier import MetaPromptClassifier
 
+    if not Path(folder).is_dir():
+        raise ServiceError(f"There is no folder {folder}: give one that 'openprompt-meta fit' or 'train' wrote.")
     if RunFolder(folder).config_file.is_file():
         return MetaPromptClassifier.from_run(folder)
     return MetaPromptClassifier.from_pretrained(folder)

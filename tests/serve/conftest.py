@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from service_tools import new_classifier, running
 
 from openprompt_meta.use.classifier import MetaPromptClassifier
+
+sys.path.append(str(Path(__file__).parents[1] / "runs"))  # small_runs
 
 
 @pytest.fixture(scope="session")
