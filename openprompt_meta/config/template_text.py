@@ -18,6 +18,7 @@ Piece = dict[str, Any]
 # What a piece may be, and what it may say about itself.
 KINDS = ("placeholder", "meta", "mask", "special", "text", "pool")
 OPTIONS = ("shortenable", "add_prefix_space")
+MAX_CHARACTERS = 20_000
 _NEEDS_NAME = ("placeholder", "meta", "special", "text")
 
 
@@ -28,10 +29,16 @@ def parse_template_text(text: str) -> list[Piece]:
     run of plain text (``{"text": …}``), each with OpenPrompt's ``add_prefix_space`` (``" "`` or ``""``).
 
     Raises:
-        TemplateError: a brace is not closed, or a piece is anything but a literal dictionary or set.
+        TemplateError: a brace is not closed, a piece is anything but a literal dictionary or set, or the text is
+            longer than any model reads.
     """
     if not isinstance(text, str):
         raise TemplateError(f"A template text must be a string, got {type(text).__name__}: {text!r}.")
+    if len(text) > MAX_CHARACTERS:
+        raise TemplateError(
+            f"The template text has {len(text):,} characters, more than {MAX_CHARACTERS:,}: {_cut(text)}. No model "
+            "reads as much; the texts to classify come in through a placeholder."
+        )
     pieces: list[Piece] = []
     position = 0
     while position < len(text):

@@ -2,8 +2,8 @@
 
 A line of JSON on stdin, ``{"yaml": …, "folder": …, "die_at": …}``, starts one; stdout then says ``{"pid": …}`` and,
 when the process has ended, ``{"signal": …, "code": …, "events": …}``. With ``die_at`` the process kills itself before
-its n-th change of a file: opening one to write, renaming, removing, making a folder. ``events`` are those of a run that
-came to its end.
+its n-th change of a file: opening one to write, renaming, removing, making a folder. ``events`` are those of a run
+that came to its end.
 """
 
 from __future__ import annotations
