@@ -21,6 +21,7 @@ FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
 _POOL = "pool."
 _OPTIMIZER = "optimizer."
+_ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 @dataclass
@@ -116,18 +117,26 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
 
 
 def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLearner) -> dict[int, dict[str, Tensor]]:
-    shapes = [tuple(value.shape) for group in learner.optimizer.param_groups for value in group["params"]]
+    """What the optimiser keeps of each parameter: of all of them, or of none before the first step."""
+    parameters = [value for group in learner.optimizer.param_groups for value in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
-        if not name.startswith(_OPTIMIZER):
-            continue
-        index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
-        known = index.isdecimal() and int(index) < len(shapes)
-        # Adam keeps a count of its steps beside its means, which are as large as what they are means of.
-        if not known or tuple(value.shape) not in {(), shapes[int(index)]}:
-            raise CheckpointError(f"{path} holds the state {name!r}, which is of another optimiser.")
-        state.setdefault(int(index), {})[key] = value
+        if name.startswith(_OPTIMIZER):
+            index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
+            state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
+    fitting = set(state) in (set(), set(range(len(parameters)))) and all(
+        _fits(learner.optimizer, parameters[index], kept) for index, kept in state.items()
+    )
+    if not fitting:
+        raise CheckpointError(f"{path} holds the state of another optimiser, or only a part of it.")
     return state
+
+
+def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str, Tensor]) -> bool:
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and kept.keys() != _ADAM_KEEPS:
+        return False
+    shapes = {name: () if name == "step" else tuple(parameter.shape) for name in kept}
+    return all(tuple(value.shape) == shapes[name] and value.is_floating_point() for name, value in kept.items())
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
