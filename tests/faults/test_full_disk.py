@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from failing_disks import PAGE, LimitedDisk, TmpfsDisk
-from fault_tools import SmallRun, assert_same_results, assert_sound
+from fault_tools import ROOT, SmallRun, assert_same_results, assert_sound
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import CheckpointError, TemplateError
@@ -142,3 +145,21 @@ def test_a_log_without_room_is_said_once_and_stops_nothing(disk: Disk, capsys: p
     told = capsys.readouterr().err
     assert told.count("log.txt cannot be written") == 1
     assert "Traceback" not in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", [["data", "list"], ["data", "check", "demo", "--json"]])
+def test_output_that_finds_no_room_ends_in_one_sentence(command: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "openprompt_meta", *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("openprompt-meta: ")
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
