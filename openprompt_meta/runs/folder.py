@@ -125,13 +125,19 @@ class SeedFolder:
         Metrics are no reason to lose a run: where there is no room for them they wait for the next call.
         """
         self._unwritten.append(record)
+        first = len(self._unwritten) == 1
         try:
-            self._append("".join(json.dumps(waiting) + "\n" for waiting in self._unwritten))
+            self._write_waiting()
         except OSError as error:
-            if len(self._unwritten) == 1:
+            if first:
                 logger.warning("%s cannot be written: %s. Its records are kept for later.", self.metrics_file, error)
-        else:
-            self._unwritten.clear()
+
+    def finish(self) -> None:
+        """Write records that still wait, or say that they are lost."""
+        try:
+            self._write_waiting()
+        except OSError as error:
+            logger.warning("The last %d records of %s are lost: %s.", len(self._unwritten), self.metrics_file, error)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All records so far; a line cut off by a kill is left out."""
@@ -147,6 +153,11 @@ class SeedFolder:
         text = "".join(json.dumps(record) + "\n" for record in kept)
         if text != self._metrics_text():
             write_whole(self.metrics_file, text)
+
+    def _write_waiting(self) -> None:
+        if self._unwritten:
+            self._append("".join(json.dumps(waiting) + "\n" for waiting in self._unwritten))
+            self._unwritten.clear()
 
     def _append(self, text: str) -> None:
         with self.metrics_file.open("ab", buffering=0) as file:

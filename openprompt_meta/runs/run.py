@@ -115,7 +115,7 @@ class Run:
             return True
         done = read_progress(folder.last_checkpoint).iteration if folder.last_checkpoint.exists() else 0
         with tensorboard_writer(folder.path, self.config.run.tensorboard, done) as on_record:
-            return Training(
+            finished = Training(
                 method,
                 self.config.meta,
                 folder,
@@ -124,6 +124,8 @@ class Run:
                 show_progress=self.show_progress,
                 on_record=on_record,
             ).run()
+        folder.finish()
+        return finished
 
     def _test_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)

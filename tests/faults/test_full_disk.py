@@ -133,6 +133,18 @@ def test_metrics_wait_until_there_is_room(disk: Disk) -> None:
         assert len(folder.metrics()) < 5
     folder.log(records[5])
     assert folder.metrics() == records
+    folder.finish()
+    assert folder.metrics() == records
+
+
+def test_metrics_that_never_find_room_are_said_to_be_lost(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    folder = SeedFolder(disk.folder)
+    with disk.with_room_for(0):
+        for number in range(3):
+            folder.log({"kind": "step", "iteration": number, "notes": "x" * PAGE})
+        folder.finish()
+    assert [record.message.partition(" ")[0] for record in caplog.records] == [str(folder.metrics_file), "The"]
+    assert "The last 3 records of" in caplog.text
 
 
 def test_a_log_without_room_is_said_once_and_stops_nothing(disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
