@@ -27,7 +27,7 @@ PATIENCE = 120.0  # seconds that nothing here takes unless it hangs
 
 
 class SmallRun:
-    """Six iterations with a checkpoint after each, a validation after every second, and two seeds' worth of files."""
+    """Six iterations with a checkpoint after each and a validation after every second."""
 
     def __init__(self, model: Path, folder: Path) -> None:
         self.config: RunConfig = small_config(model, write_data(folder / "data"))
@@ -135,6 +135,14 @@ def assert_same_results(one: Path, two: Path) -> None:
 def _without_times(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "seed-0/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def wait_for(file: Path) -> None:
+    """Until another process has made ``file``."""
+    deadline = time.monotonic() + PATIENCE
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} is not made"
+        time.sleep(0.002)
 
 
 def timed(server: VictimServer, yaml: Path, folder: Path) -> float:
