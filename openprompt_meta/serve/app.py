@@ -22,6 +22,7 @@ from openprompt_meta.serve.access import COOKIE, Access
 from openprompt_meta.serve.answers import Refusal, http_refusal, refusal_response, validation_refusal
 from openprompt_meta.serve.guard import Guard
 from openprompt_meta.serve.limits import Limits
+from openprompt_meta.serve.memory import give_back_memory
 from openprompt_meta.serve.pages import documentation, page_files
 from openprompt_meta.serve.schemas import (
     ErrorAnswer,
@@ -95,7 +96,8 @@ class _Service:
         self.model = PurePath(classifier.meta_learned.config.plm.model_path).name
         self.predictions = Workers("predictions", limits.predictions_at_once, limits.predictions_waiting)
         self.fits = Workers("fits", limits.fits_at_once, limits.fits_waiting)
-        self._start = classifier
+        most = min(classifier.adapt_examples, limits.adapt_examples)
+        self._start = copy.copy(classifier).set_params(adapt_examples=most)
         fitted = hasattr(classifier, "task_")
         self.tasks = TaskStore(limits.tasks, ServedTask(SERVED, classifier) if fitted else None)
 
@@ -113,7 +115,10 @@ class _Service:
         self, name: str, texts: list[str], labels: list[str], words: dict[str, list[str]] | None
     ) -> ServedTask:
         # A copy shares what was meta-learned, so that nothing is read from a disk again.
-        return ServedTask(name, copy.copy(self._start).fit(texts, labels, words))
+        try:
+            return ServedTask(name, copy.copy(self._start).fit(texts, labels, words))
+        finally:
+            give_back_memory()
 
     async def predict(self, request: PredictRequest) -> PredictAnswer:
         texts = checks.checked_texts(request.texts, self.limits)

@@ -18,6 +18,8 @@ class Limits:
         text_length: characters of a text. The language model reads its first few hundred tokens in any case.
         classes: classes of a task.
         examples: examples of a task, all classes together.
+        adapt_examples: those of them that take part in the gradient steps at most, which is what a fit spends its time
+            and memory on; label embeddings are computed from all.
         label_length: characters of a class name or a label word.
         label_words: label words of a class.
         tasks: tasks kept; beyond it the one that was used longest ago leaves.
@@ -36,7 +38,8 @@ class Limits:
     texts: int = 256
     text_length: int = 20_000
     classes: int = 64
-    examples: int = 512
+    examples: int = 256
+    adapt_examples: int = 64
     label_length: int = 100
     label_words: int = 20
     tasks: int = 32

@@ -71,6 +71,21 @@ def test_a_task_fitted_over_http_is_the_one_fitted_in_python(
     np.testing.assert_allclose(rows, own.predict_proba(TEXTS), rtol=1e-6)
 
 
+def test_a_large_task_is_adapted_to_a_part_of_its_examples(
+    unfitted: MetaPromptClassifier, tiny_mlm_folder: Callable[[str], Path]
+) -> None:
+    texts = [f"{text} {i}" for i in range(3) for examples in CLASSES.values() for text in examples]
+    labels = [name for _ in range(3) for name, examples in CLASSES.items() for _ in examples]
+    classes = {name: [t for t, label in zip(texts, labels, strict=True) if label == name] for name in CLASSES}
+    texts = [text for examples in classes.values() for text in examples]
+    labels = [name for name, examples in classes.items() for _ in examples]
+    own = new_classifier(tiny_mlm_folder("bert")).set_params(adapt_examples=6).fit(texts, labels)
+    with running(unfitted, replace(UNLIMITED, adapt_examples=6)) as client:
+        assert client.post("/fit", json={"name": "a", "classes": classes}).json()["task"]["examples"] == 27
+        found = client.post("/explain", json={"text": TEXTS[0], "task": "a"}).json()
+    assert found == {"task": "a", **own.explain(TEXTS[0]).as_dict()}
+
+
 def test_an_explanation_is_that_of_the_classifier(service: httpx.Client, fitted: MetaPromptClassifier) -> None:
     answer = service.post("/explain", json={"text": TEXTS[0]}).json()
     assert answer == {"task": "served", **fitted.explain(TEXTS[0]).as_dict()}
@@ -149,7 +164,7 @@ def test_without_a_fitted_classifier_a_task_has_to_be_named(unfitted: MetaPrompt
         ({"a": ["same text"], "b": ["Same  TEXT"]}, "is labelled 'a' and 'b'"),
         ({"a": ["x"], "b": ["y" * 20_001]}, "has 20,001 characters"),
         ({str(i): ["x"] for i in range(65)}, "65 classes are more than 64"),
-        ({"a": ["x"], "b": ["y"] * 512}, "513 examples are more than 512"),
+        ({"a": ["x"], "b": ["y"] * 256}, "257 examples are more than 256"),
         ({"a": ["x"], "b": [None]}, "At 'classes.b.0'"),
         ({"a": ["x"], "b": "text"}, "At 'classes.b'"),
         ([["a", "x"]], "At 'classes'"),
@@ -305,3 +320,17 @@ def test_the_page_refers_to_nothing_elsewhere(service: httpx.Client) -> None:
         for target in re.findall(r"(?:src|href)=\"([^\"]*)\"", text):
             assert target in {*files, "/docs"}
     assert "default-src 'none'" in service.get("/").headers["content-security-policy"]
+
+
+@pytest.mark.real_encoder
+def test_on_the_real_encoder_a_few_examples_are_enough() -> None:
+    classes = {
+        "weather": ["will it rain tomorrow", "how cold is it outside", "do I need an umbrella"],
+        "music": ["play some jazz", "next song please", "turn the volume up"],
+    }
+    with running(MetaPromptClassifier(seed=0, inner_steps=5)) as client:
+        assert client.get("/health").json()["model"] == "minilm"
+        assert client.post("/fit", json={"name": "home", "classes": classes}).status_code == 201
+        body = {"texts": ["is it going to snow tonight", "I want to hear a tune"], "task": "home"}
+        found = client.post("/predict", json=body).json()["predictions"]
+    assert [prediction["label"] for prediction in found] == ["weather", "music"]
