@@ -48,15 +48,32 @@ keys = {
     "label_words": st.none() | classes | anything,
     "replace": st.booleans() | anything,
 }
-bodies = (
+wild_bodies = (
     st.fixed_dictionaries({}, optional=keys).map(json.dumps).map(str.encode)
-    | st.builds(
-        lambda name, found: json.dumps({"name": name, "classes": found, "replace": True}).encode(),
-        st.sampled_from(["a", "b", MARK]),
-        st.dictionaries(any_text, st.lists(any_text, min_size=1, max_size=3), min_size=2, max_size=4),
-    )
     | anything.map(json.dumps).map(str.encode)
     | st.binary(max_size=200)
+)
+# Of the right shape, so that they come as far as the classifier: odd texts, odd class names, odd words.
+odd = st.text(min_size=1, max_size=30).filter(str.strip) | st.sampled_from(
+    ["[MASK]", "[PAD] [SEP]", "{'pool'}", "é" * 300]
+)
+well_formed = {
+    "/predict": st.fixed_dictionaries(
+        {"texts": st.lists(odd, min_size=1, max_size=4)}, optional={"task": st.just("a")}
+    ),
+    "/explain": st.fixed_dictionaries({"text": odd}, optional={"task": st.just("a")}),
+    "/fit": st.fixed_dictionaries(
+        {
+            "name": st.sampled_from(["a", "b", MARK, "три"]),
+            "classes": st.dictionaries(odd, st.lists(odd, min_size=1, max_size=3), min_size=2, max_size=4),
+            "replace": st.just(True),
+        },
+        optional={"label_words": st.none()},
+    ),
+}
+paths = st.sampled_from(list(well_formed))
+requests = st.tuples(paths, wild_bodies) | paths.flatmap(
+    lambda path: st.tuples(st.just(path), well_formed[path].map(json.dumps).map(str.encode))
 )
 
 
@@ -117,8 +134,9 @@ def assert_no_file(events: list[tuple[str, str]]) -> None:
 
 
 @FUZZ
-@given(path=st.sampled_from(["/predict", "/explain", "/fit"]), body=bodies)
-def test_any_body_is_answered(client: httpx.Client, path: str, body: bytes) -> None:
+@given(request=requests)
+def test_any_body_is_answered(client: httpx.Client, request: tuple[str, bytes]) -> None:
+    path, body = request
     with watched() as events:
         answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert_answered(answer)
