@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.config import RunConfig
-from openprompt_meta.errors import ModelError
+from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.learners import BaseLearner, Task
 from openprompt_meta.learners.base_learner import pool_in_place, task_randomness
 from openprompt_meta.methods import load_language_model
@@ -44,6 +44,9 @@ __all__ = [
     "load_base_model",
     "run_pool",
 ]
+
+# Tokens that go through the model at a time where nobody says how many.
+_TOKENS = 2048
 
 # Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
 # ``tokenizing``, never after it.
@@ -241,14 +244,14 @@ def adapt(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, s
         with task_randomness(seed, task):
             losses = learner.adapt(clone, part, steps)
             refit = config.meta.label_embeddings == "adapted" or steps == 0 or part is not task
-            features = _fit(classifier, clone.module, task, config.dataset.max_seq_length, refit)
+            features = _fit(classifier, clone.module, task, refit)
         return Adapted(_tensors(clone.module), _tensors(classifier.verbalizer), features.cpu(), losses)
 
 
 def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
-    with base.tokenizing:
-        texts = _Texts(support.texts, template, _wrapper(base, config), device=base.loaded.model.device)
-        batch = texts.batch(range(len(support.texts)), support.labels)
+    texts, _ = _encoded(base, config, template, support.texts)
+    batch = texts.batch(range(len(support.texts)), support.labels)
+    batch["query"] = texts.by_length(_TOKENS, template.queries)  # once for all steps: they never change
     return Task(index=0, classes=support.classes, label_words=support.label_words, support=batch, query=batch)
 
 
@@ -272,10 +275,10 @@ def _part(task: Task, most: int, seed: int) -> Task:
 
 
 @torch.no_grad()
-def _fit(classifier: MaskClassifier, pool: Any, task: Task, tokens: int, refit: bool) -> Tensor:
+def _fit(classifier: MaskClassifier, pool: Any, task: Task, refit: bool) -> Tensor:
     """Features of the support set under ``pool``; the verbalizer is fitted to them if asked for."""
     with pool_in_place(classifier.template, pool):
-        readings = [classifier.read_mask(part) for part in _parts(task.support, 64 * tokens)]
+        readings = [classifier.read_mask(part) for part in _parts(task.support)]
     features = torch.cat([reading.features for reading in readings])
     if refit:
         logits = [reading.logits for reading in readings if reading.logits is not None]
@@ -283,8 +286,8 @@ def _fit(classifier: MaskClassifier, pool: Any, task: Task, tokens: int, refit: 
     return features
 
 
-def _parts(batch: Mapping[str, Tensor], tokens: int) -> Iterator[dict[str, Tensor]]:
-    rows = max(1, tokens // batch["input_ids"].shape[1])
+def _parts(batch: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    rows = max(1, 4 * _TOKENS // batch["input_ids"].shape[1])
     for start in range(0, len(batch["input_ids"]), rows):
         yield {key: value[start : start + rows] for key, value in batch.items()}
 
@@ -307,10 +310,6 @@ def _classifier(base: BaseModel, config: RunConfig, template: PromptPoolTemplate
     classifier = kind(model, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
     classifier.to(model.device).eval()
     return classifier
-
-
-def _wrapper(base: BaseModel, config: RunConfig) -> Any:
-    return base.loaded.wrapper(tokenizer=base.loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -340,7 +339,7 @@ class Read:
 
 
 class Predictor:
-    """Classifies texts with one adapted pool and one fitted verbalizer. Nothing in it changes once it is made.
+    """Classifies texts with one adapted pool and one fitted verbalizer. Nothing that predicts changes once it is made.
 
     Args:
         base: the language model.
@@ -348,6 +347,9 @@ class Predictor:
         adapted: the pool and the verbalizer's tensors.
         classes: names of the classes, in the order of the verbalizer's.
         label_words: their words, for a verbalizer that uses them.
+
+    Attributes:
+        has_warned: for the user of it to set, once a warning was given that need not be given again.
 
     Raises:
         ModelError: the verbalizer's tensors do not fit the configuration.
@@ -361,6 +363,7 @@ class Predictor:
         classes: Sequence[str],
         label_words: Mapping[str, Sequence[str]],
     ) -> None:
+        self.has_warned = threading.Event()
         self._base = base
         self._config = config
         # A verbalizer may start at random, until the tensors given replace that.
@@ -371,11 +374,22 @@ class Predictor:
             verbalizer.begin_task(classes, label_words)
         try:
             verbalizer.load_state_dict(dict(adapted.verbalizer))
-        except RuntimeError as error:
+            verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
+            self._try_out(len(classes))
+        except (RuntimeError, VerbalizerError) as error:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
-        verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
         self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else None
+
+    @torch.no_grad()
+    def _try_out(self, classes: int) -> None:
+        """Judge a made-up feature: tensors from a file may be of any size."""
+        model = self._base.loaded.model
+        features = torch.ones(1, model.config.hidden_size, device=model.device)
+        logits = torch.zeros(1, model.config.vocab_size, device=model.device)
+        found = self._classifier.verbalizer.log_probabilities(features, logits)
+        if found.shape != (1, classes) or not bool(found.exp().isfinite().all()):
+            raise VerbalizerError(f"they give {tuple(found.shape)} finite numbers or others for {classes} classes.")
 
     @torch.no_grad()
     def probabilities(self, texts: Sequence[str], batch_tokens: int) -> tuple[Tensor, int]:
@@ -383,23 +397,18 @@ class Predictor:
 
         Texts go through the model shortest first, in batches of at most ``batch_tokens`` tokens, padding included.
         """
-        encoded, truncated = self._encode(texts)
-        lengths = [encoded.length(i) for i in range(len(texts))]
-        rows: list[Tensor] = []
-        order: list[int] = []
-        for group in _groups(lengths, batch_tokens):
-            features, logits = self._read_mask(encoded.batch(group))
-            rows.append(self._classifier.verbalizer.log_probabilities(features, logits).exp().cpu())
-            order += group
-        found = torch.cat(rows)
-        sorted_back = torch.empty_like(found)
-        sorted_back[torch.tensor(order)] = found
-        return sorted_back, truncated
+        encoded, truncated = _encoded(self._base, self._config, self._template, texts)
+        return encoded.by_length(batch_tokens, self._judge).cpu(), truncated
+
+    def _judge(self, batch: Mapping[str, Tensor]) -> Tensor:
+        features, logits = self._read_mask(batch)
+        found: Tensor = self._classifier.verbalizer.log_probabilities(features, logits).exp()
+        return found
 
     @torch.no_grad()
     def read(self, text: str) -> Read:
         """Everything there is to say about one text."""
-        encoded, truncated = self._encode([text])
+        encoded, truncated = _encoded(self._base, self._config, self._template, [text])
         batch = encoded.batch([0])
         batch["query"] = self._template.queries(batch)
         features, logits = self._read_mask(batch)
@@ -437,14 +446,17 @@ class Predictor:
         with self._reading:
             return self._classifier.read_mask(batch)
 
-    def _encode(self, texts: Sequence[str]) -> tuple[_Texts, int]:
-        """The texts wrapped and tokenised, and how many of them had to be cut."""
-        wrapper = _wrapper(self._base, self._config)
-        encoded = _Texts(texts, self._template, wrapper, keep_queries=False, device=self._base.loaded.model.device)
-        with self._base.tokenizing:
-            for i in range(len(texts)):
-                encoded.length(i)
-        return encoded, wrapper.num_truncated_sentences
+
+def _encoded(
+    base: BaseModel, config: RunConfig, template: PromptPoolTemplate, texts: Sequence[str]
+) -> tuple[_Texts, int]:
+    """The texts wrapped and tokenised, without their queries, and how many of them had to be cut."""
+    wrapper = base.loaded.wrapper(tokenizer=base.loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
+    encoded = _Texts(texts, template, wrapper, keep_queries=False, device=base.loaded.model.device)
+    with base.tokenizing:
+        for i in range(len(texts)):
+            encoded.length(i)
+    return encoded, wrapper.num_truncated_sentences
 
 
 class _Texts(EncodedTexts):
@@ -453,6 +465,18 @@ class _Texts(EncodedTexts):
     def length(self, index: int) -> int:
         """Tokens of a text, template and prompt included."""
         return len(self._row(index)["input_ids"])
+
+    def by_length(self, batch_tokens: int, read: Callable[[dict[str, Tensor]], Tensor]) -> Tensor:
+        """What ``read`` makes of each text, ``[n, …]``, read in batches of texts of about the same length."""
+        order: list[int] = []
+        rows: list[Tensor] = []
+        for group in _groups([self.length(i) for i in range(len(self))], batch_tokens):
+            rows.append(read(self.batch(group)))
+            order += group
+        found = torch.cat(rows)
+        sorted_back = torch.empty_like(found)
+        sorted_back[torch.tensor(order, device=found.device)] = found
+        return sorted_back
 
     def _encode(self, text: str, index: int) -> dict[str, Tensor]:
         head = _first_words(text, self.max_seq_length)

@@ -86,7 +86,6 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     _live: tuple[FittedTask, Predictor] | None = None
     _examples: tuple[list[str], list[Label], dict[str, Any] | None] | None = None
     _metrics: Mapping[str, float] = MappingProxyType({})
-    _warned_of_cutting: bool = False
 
     def __init__(
         self,
@@ -157,8 +156,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         classifier._meta = (classifier._source(), classifier._changed(stored.meta))
         classifier._metrics = dict(stored.metrics)
         if stored.task is not None:
-            classifier._task = replace(stored.task, meta=meta)
-            classifier._predictor(classifier._task)
+            classifier._task = task = replace(stored.task, meta=meta)
+            classifier._live = (task, classifier._new_predictor(task))
         return classifier
 
     def save_pretrained(
@@ -253,11 +252,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
                 among so few examples it is a mistake.
             VerbalizerError: label words are given and have no say.
         """
-        self._task = self._learned(*self._checked(texts, labels), label_words)
-        self._examples = None
-        self._metrics = {}
-        self._warned_of_cutting = False
-        return self
+        return self._take(self._learned(*self._checked(texts, labels), label_words))
 
     def partial_fit(
         self,
@@ -293,7 +288,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         if len(set(all_labels)) < 2:
             self._examples = (all_texts, all_labels, words)
             return self
-        self._task = self._learned(all_texts, all_labels, words)
+        return self._take(self._learned(all_texts, all_labels, words))
+
+    def _take(self, task: FittedTask) -> MetaPromptClassifier:
+        predictor = self._new_predictor(task)
+        self._task, self._live = task, (task, predictor)
         self._examples = None
         self._metrics = {}
         return self
@@ -426,8 +425,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             part, truncated = predictor.probabilities(checked[start : start + _WINDOW], int(self.batch_tokens))
             found.append(part)
             cut += truncated
-        if cut and not self._warned_of_cutting:
-            self._warned_of_cutting = True
+        if cut and not predictor.has_warned.is_set():
+            predictor.has_warned.set()
             logger.warning(
                 "%d of %d texts are longer than the budget of %d tokens and were cut, as in training.",
                 cut,
@@ -442,10 +441,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             with _building:
                 live = self._live
                 if live is None or live[0] is not task:
-                    base = base_model_of(task.meta)
-                    live = (task, Predictor(base, task.meta.config, task.adapted, task.class_names, task.words))
-                    self._live = live
+                    live = self._live = (task, self._new_predictor(task))
         return live[1]
+
+    def _new_predictor(self, task: FittedTask) -> Predictor:
+        return Predictor(base_model_of(task.meta), task.meta.config, task.adapted, task.class_names, task.words)
 
     def _fitted(self) -> FittedTask:
         task = self._task

@@ -27,11 +27,10 @@ def local_folder(
     if Path(name).exists() or not _REPOSITORY.fullmatch(name):
         return artefact
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         return snapshot_download(name, revision=revision, token=token, allow_patterns=list(FILES))
-    except (HfHubHTTPError, OSError, ValueError) as error:
+    except Exception as error:  # the client raises whatever its HTTP library does
         raise ArtefactError(
             f"There is no folder {name}, and no classifier of that name could be fetched from the model hub: "
             f"{_first_line(error)}"
@@ -54,7 +53,6 @@ def upload(
         ArtefactError: the hub cannot be reached or refuses.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi(token=token)
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +68,7 @@ def upload(
                 create_pr=create_pr,
                 allow_patterns=list(FILES),
             )
-        except (HfHubHTTPError, OSError, ValueError) as error:
+        except Exception as error:
             raise ArtefactError(
                 f"The classifier could not be uploaded to {repo_id}: {_first_line(error)} Log in with "
                 "`huggingface-cli login` or give token=; save_pretrained keeps it here."

@@ -63,6 +63,8 @@ def checked_labels(labels: Any) -> list[Label]:
     found: list[Label] = []
     for position, entry in enumerate(_entries(labels, "labels")):
         plain = entry.item() if isinstance(entry, np.generic) else entry
+        if isinstance(plain, float) and plain.is_integer():
+            plain = int(plain)  # what tables make of whole numbers once one of a column is missing
         if not isinstance(plain, str | int):
             raise DataError(
                 f"Unknown label type: label {position} is {_shown(plain)}; a class is named by a string or a whole "

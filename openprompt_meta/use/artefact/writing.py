@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openprompt_meta import __version__
 from openprompt_meta.config import RunConfig
-from openprompt_meta.errors import ArtefactError
+from openprompt_meta.errors import ArtefactError, TemplateError
 from openprompt_meta.files import read_limited, write_whole
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import write_pool_files
@@ -57,7 +57,7 @@ def write_artefact(folder: str | os.PathLike[str], stored: Stored) -> None:
                 raise ArtefactError(
                     f"What was written for {os.fspath(folder)} reads back as something else. Nothing was replaced."
                 )
-    except OSError as error:
+    except (OSError, TemplateError) as error:  # the latter from the pool's own files
         raise ArtefactError(
             f"The classifier cannot be saved to {os.fspath(folder)}: {error}. What was there before is as it was; "
             "make room, or choose another folder."
@@ -107,7 +107,7 @@ def _write_files(folder: Path, stored: Stored) -> None:
         "settings": settings_of(meta.config),
         "seed": meta.seed,
         "origin": meta.origin,
-        "metrics": stored.metrics,
+        "metrics": dict(stored.metrics),
         "task": None if task is None else _task_entry(task),
         "files": {name: hashlib.sha256(read_limited(folder / name)).hexdigest() for name in sealed},
     }

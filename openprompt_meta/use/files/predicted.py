@@ -170,9 +170,9 @@ class PredictedFile:
                 if self._end and (reader.cut or "unexpected end of data" in str(error)):
                     break
                 raise
-            found = _done(row, self._classes)
             if reader.cut:
                 break
+            found = _done(row, self._classes)
             self._end = reader.consumed
             self.columns = self.columns or list(row.cells)
             yield found

@@ -121,7 +121,7 @@ class RowReader:
             if not line.strip():
                 continue
             where = self._where(self._line)
-            cells = parse_json(line, self._name, self._line)
+            cells = parse_json(line.rstrip("\r\n"), self._name, self._line)
             if not isinstance(cells, dict):
                 raise DataError(
                     f'{where}: expected an object such as {{"{self._column}": …}}, found {type(cells).__name__}.'
