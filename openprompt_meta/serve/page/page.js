@@ -108,7 +108,7 @@ async function learn() {
   const answer = await call("POST", "/fit", { name, classes: typedClasses(), replace: fittedHere.has(name) });
   fittedHere.add(answer.task.name);
   await showTasks(answer.task.name);
-  byId("result").hidden = true;
+  clearResult();
   const forgotten = answer.forgotten.length ? ` To make room, ${answer.forgotten.join(", ")} had to go.` : "";
   const count = `${answer.task.classes.length} classes from ${answer.task.examples} examples`;
   const text = `Learned ${count} in ${answer.seconds.toFixed(1)} s. Now classify a text.${forgotten}`;
@@ -139,18 +139,23 @@ function showTask() {
 
 async function forget() {
   await call("DELETE", `/tasks/${encodeURIComponent(byId("task").value)}`);
-  byId("result").hidden = true;
+  clearResult();
   await showTasks();
 }
 
 // -- classifying -----------------------------------------------------------------------------------------------------
+
+function clearResult() {
+  byId("result").hidden = true;
+  byId("verdict").replaceChildren();
+}
 
 async function classify() {
   const task = byId("task").value;
   if (!task) {
     throw new Error("There is no task yet: teach it your classes first.");
   }
-  byId("result").hidden = true;
+  clearResult();
   const found = await call("POST", "/explain", { text: byId("text").value, task });
   const [best] = found.classes;
   const cut = found.truncated ? " The text is long; only its beginning was read." : "";
@@ -227,7 +232,7 @@ byId("fill").addEventListener("click", () => {
   byId("text").value = EXAMPLE_TEXT;
 });
 byId("task").addEventListener("change", () => {
-  byId("result").hidden = true;
+  clearResult();
   showTask();
 });
 byId("forget").addEventListener("click", () => {
