@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from service_tools import running
 from small_runs import small_config, write_data
 
 from openprompt_meta import cli
@@ -153,3 +155,13 @@ def test_a_run_is_served_without_a_task_of_its_own(
     assert cli.main(["serve", str(tmp_path / "run"), "--port", "0"]) == 0
     assert answers[0] == {"tasks": []}
     assert answers[1]["task"]["classes"] == ["a", "b"]
+
+
+def test_once_it_runs_the_folder_is_not_needed_any_more(fitted: MetaPromptClassifier, tmp_path: Path) -> None:
+    fitted.save_pretrained(tmp_path / "saved")
+    loaded = MetaPromptClassifier.from_pretrained(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "saved")
+    with running(loaded) as client:
+        assert client.post("/fit", json={"name": "a", "classes": {"x": ["rain"], "y": ["soup"]}}).status_code == 201
+        found = client.post("/predict", json={"texts": ["rain"]}).json()["predictions"][0]
+        assert found["label"] == fitted.predict(["rain"])[0]
