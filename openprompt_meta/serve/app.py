@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -123,7 +124,10 @@ class _Service:
     async def predict(self, request: PredictRequest) -> PredictAnswer:
         texts = checks.checked_texts(request.texts, self.limits)
         task = self._asked(request.task)
-        rows = await self.predictions.run(lambda: task.classifier.predict_proba(texts).tolist())
+        self.predictions.check_room()
+        answer = task.together.ask(texts)
+        await self.predictions.run(task.together.work)
+        rows = await asyncio.wrap_future(answer)
         return PredictAnswer(task=task.name, predictions=[_prediction(task.classes, row) for row in rows])
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:

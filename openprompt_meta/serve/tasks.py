@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from openprompt_meta.errors import did_you_mean
 from openprompt_meta.serve.answers import Refusal
+from openprompt_meta.serve.together import Together
 
 if TYPE_CHECKING:
     from openprompt_meta.use.classifier import MetaPromptClassifier
@@ -16,6 +18,9 @@ __all__ = ["SERVED", "ServedTask", "TaskStore"]
 
 SERVED = "served"
 """The name of the task that came with the service."""
+
+# More gain nothing on a CPU, and those who came first would wait for those who came last.
+_TEXTS_TOGETHER = 16
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class ServedTask:
     def examples(self) -> int:
         """How many examples it was fitted to."""
         return len(self.classifier.task_.labels)
+
+    @cached_property
+    def together(self) -> Together:
+        """Where its predictions wait for each other. First used from the event loop, so that there is one."""
+        return Together(lambda texts: self.classifier.predict_proba(texts).tolist(), most=_TEXTS_TOGETHER)
 
 
 class TaskStore:

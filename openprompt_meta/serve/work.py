@@ -30,12 +30,16 @@ class Workers:
         self._places = at_once + waiting
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=kind)
 
-    async def run(self, job: Callable[[], Result]) -> Result:
-        """What ``job`` returns, from one of the threads; a refusal with status 503 if too many wait already."""
+    def check_room(self) -> None:
+        """Refuse with status 503 if too many wait already."""
         if self.under_way >= self._places:
             raise Refusal(
                 503, f"{self.under_way} {self.kind} are under way, as many as may be: try again soon.", retry_after=2
             )
+
+    async def run(self, job: Callable[[], Result]) -> Result:
+        """What ``job`` returns, from one of the threads, if there is room."""
+        self.check_room()
         self.under_way += 1
         try:
             future = self._threads.submit(job)
