@@ -68,7 +68,7 @@ def tensor_files(draw: st.DrawFn, tensors: dict[str, torch.Tensor], metadata: di
     return packed(tensors, metadata)
 
 
-@fuzzed(80)
+@fuzzed(50)
 @given(st.data())
 def test_a_mangled_checkpoint_is_refused_or_restores_what_was_saved(folder: Path, data: st.DataObject) -> None:
     file = folder / "checkpoint.safetensors"
@@ -86,7 +86,7 @@ def test_a_mangled_checkpoint_is_refused_or_restores_what_was_saved(folder: Path
     assert all(torch.equal(one, other) for one, other in zip(state(found), state(learner()), strict=True))
 
 
-@fuzzed(60)
+@fuzzed(40)
 @given(st.data())
 def test_a_checkpoint_of_a_stranger_is_refused_or_can_be_gone_on_with(folder: Path, data: st.DataObject) -> None:
     file = folder / "stranger.safetensors"
@@ -104,7 +104,7 @@ def test_a_checkpoint_of_a_stranger_is_refused_or_can_be_gone_on_with(folder: Pa
     found.optimizer.step()
 
 
-@fuzzed(80)
+@fuzzed(50)
 @given(st.data(), st.sampled_from(["prompt_pool.json", "prompt_pool.safetensors"]))
 def test_a_mangled_pool_is_refused_or_fits(folder: Path, data: st.DataObject, name: str) -> None:
     pool = PromptPool(2, 2, 8, 8)
@@ -125,7 +125,7 @@ def test_a_mangled_pool_is_refused_or_fits(folder: Path, data: st.DataObject, na
     assert torch.equal(tensors["prompts"], pool.prompts)
 
 
-@fuzzed(60)
+@fuzzed(40)
 @given(st.data())
 def test_a_pool_of_a_stranger_is_refused_or_fits(folder: Path, data: st.DataObject) -> None:
     write_pool_files(folder / "strange", PromptPool(2, 2, 8, 8), "text", "model")

@@ -55,10 +55,13 @@ def main() -> None:
         importlib.import_module(module)
     importlib.import_module("openprompt_meta.compat.maml").load_maml()
 
+    last: int | None = None
     for line in sys.stdin:
+        if last is not None:
+            os.waitpid(last, 0)
         request = json.loads(line)
         reading, writing = os.pipe()
-        pid = os.fork()
+        last = pid = os.fork()
         if pid == 0:
             code = 1
             try:
@@ -69,12 +72,14 @@ def main() -> None:
                 os._exit(code)
         os.close(writing)
         print(json.dumps({"pid": pid}), flush=True)
-        status = os.waitpid(pid, 0)[1]
+        # Its number stays taken until the next request, so that a late kill cannot hit another process.
+        end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         events = os.read(reading, 100)
         os.close(reading)
+        exited = end.si_code == os.CLD_EXITED
         ended = {
-            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            "signal": None if exited else end.si_status,
+            "code": end.si_status if exited else None,
             "events": int(events) if events else None,
         }
         print(json.dumps(ended), flush=True)
