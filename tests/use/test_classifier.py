@@ -20,18 +20,25 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from openprompt_meta import MetaPromptClassifier
-from openprompt_meta.config import load_config
+from openprompt_meta.config import RunConfig, load_config
 from openprompt_meta.data.configured import open_dataset
-from openprompt_meta.errors import CheckpointError, ConfigError, DataError, RunError, VerbalizerError
+from openprompt_meta.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NotFiniteError,
+    RunError,
+    VerbalizerError,
+)
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
 from openprompt_meta.runs.checkpoint import load_pool
 
 pytestmark = pytest.mark.meta
 
 
-def method_of(run: Path) -> MetaPrompter:
+def method_of(run: Path, config: RunConfig | None = None) -> MetaPrompter:
     """The run's method with its best pool, put together as the run itself does."""
-    config = load_config(run / "config.yaml")
+    config = config or load_config(run / "config.yaml")
     method = build_metaprompter(config, load_language_model(config), open_dataset(config.dataset), seed=0)
     load_pool(run / "seed-0" / "checkpoints" / "best.safetensors", method.learner.pool)
     return method
@@ -40,15 +47,18 @@ def method_of(run: Path) -> MetaPrompter:
 # -- learning ---------------------------------------------------------------------------------------------------------
 
 
-def test_fitting_and_predicting_are_what_meta_testing_does(tiny_run: Path) -> None:
-    method = method_of(tiny_run)
-    source, texts = method.sources["test"], open_dataset(load_config(tiny_run / "config.yaml").dataset).test.texts
+@pytest.mark.parametrize("label_embeddings", ["adapted", "last_inner_step"])
+def test_fitting_and_predicting_are_what_meta_testing_does(tiny_run: Path, label_embeddings: Any) -> None:
+    run = load_config(tiny_run / "config.yaml")
+    config = replace(run, meta=replace(run.meta, label_embeddings=label_embeddings))
+    method = method_of(tiny_run, config)
+    source, texts = method.sources["test"], open_dataset(config.dataset).test.texts
     for index in range(3):
         episode = source.episodes[index]
         judged = method.learner.judge(source[index], steps=3).log_probabilities.exp()
-        classifier = MetaPromptClassifier.from_run(tiny_run).fit(
-            [texts[i] for i in episode.support], [episode.classes[i] for i in episode.support_labels]
-        )
+        classifier = MetaPromptClassifier.from_run(tiny_run)
+        classifier._meta = (classifier._source(), replace(classifier.meta_learned, config=config))
+        classifier.fit([texts[i] for i in episode.support], [episode.classes[i] for i in episode.support_labels])
         found = classifier.predict_proba([texts[i] for i in episode.query])
         columns = [list(classifier.classes_).index(name) for name in episode.classes]
         np.testing.assert_allclose(found[:, columns], judged.numpy(), rtol=1e-4, atol=1e-6)
@@ -202,6 +212,36 @@ def test_what_is_refused_leaves_what_was_fitted(fitted: MetaPromptClassifier) ->
         with pytest.raises(DataError):
             (fitted.fit if texts is TEXTS[:1] or len(labels[0]) > 4 else fitted.partial_fit)(texts, labels)
     assert np.array_equal(fitted.predict_proba(QUESTIONS), before)
+
+
+def test_a_class_added_later_brings_its_label_words(with_words: Callable[..., MetaPromptClassifier]) -> None:
+    classifier = with_words(mix_lambda=0.5).fit(TEXTS, LABELS, WORDS)
+    with pytest.raises(DataError, match="for class 'travel'"):
+        classifier.partial_fit(["a flight"], ["travel"])
+    classifier.partial_fit(["a flight"], ["travel"], label_words={"travel": "hotel"})
+    at_once = with_words(mix_lambda=0.5).fit([*TEXTS, "a flight"], [*LABELS, "travel"], {**WORDS, "travel": "hotel"})
+    assert np.array_equal(classifier.predict_proba(QUESTIONS), at_once.predict_proba(QUESTIONS))
+
+
+def test_a_loss_that_runs_away_leaves_what_was_fitted(fitted: MetaPromptClassifier) -> None:
+    before = fitted.predict_proba(QUESTIONS)
+    with pytest.raises(NotFiniteError, match="inner_lr"):
+        fitted.set_params(inner_lr=1e38, inner_steps=5).fit(TEXTS, LABELS)
+    assert np.array_equal(fitted.predict_proba(QUESTIONS), before)
+
+
+def test_a_fresh_pool_depends_on_the_seed_alone(tiny_mlm_folder: Callable[[str], Path]) -> None:
+    pools = [
+        MetaPromptClassifier(base_model=tiny_mlm_folder("bert"), seed=seed).meta_learned.pool["prompts"]
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(pools[0], pools[1])
+    assert not torch.equal(pools[0], pools[2])
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_run: Path) -> None:
+    with pytest.raises(ConfigError, match="cuda:77 cannot be used here"):
+        MetaPromptClassifier.from_run(tiny_run, device="cuda:77")
 
 
 # -- predicting -------------------------------------------------------------------------------------------------------
