@@ -4,7 +4,7 @@
     python bench/service.py --clients 8 --seconds 5  # a short trial
 
 Every client sends a request as soon as it has the answer to the one before. A probe asks /health four times a second.
-Prints requests, errors, latency and the memory of the service before and after (memory on Linux only).
+Prints requests, errors, latency, and processor time and memory of the service (on Linux).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import statistics
@@ -43,6 +44,8 @@ class Load:
         errors: how many of each other status or failure.
         latencies: of each of the requests.
         health: latencies of /health meanwhile.
+        processor_seconds: what the service had of the processors, which tells a slow service from a busy machine.
+        memory: of the service, resident.
     """
 
     clients: int
@@ -51,6 +54,7 @@ class Load:
     errors: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
+    processor_seconds: float | None = None
     memory: dict[str, float | None] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -123,9 +127,12 @@ async def _loaded(address: str, process: int, options: argparse.Namespace) -> Lo
         for path, body in (("/predict", {"texts": [texts[0]]}), ("/explain", {"text": texts[0]})):
             (await client.post(path, json=body)).raise_for_status()  # what is made on first use is made before
         load.memory["before"] = _memory(process, "VmRSS")
+        spent = _processor_seconds(process)
         end = perf_counter() + options.seconds
         work = [_client(client, load, texts, end, options, seed) for seed in range(options.clients)]
         await asyncio.wait_for(asyncio.gather(_probe(client, load, end), *work), _LIMIT * options.seconds + 60)
+        if spent is not None:
+            load.processor_seconds = (_processor_seconds(process) or 0) - spent
         load.memory["after"] = _memory(process, "VmRSS")
         load.memory["highest"] = _memory(process, "VmHWM")
     return load
@@ -178,6 +185,14 @@ def _memory(process: int, what: str) -> float | None:
     return int(match[1]) / 1024 if match else None
 
 
+def _processor_seconds(process: int) -> float | None:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system
+
+
 def _as_text(load: Load) -> str:
     numbers = load.as_dict()
 
@@ -192,6 +207,7 @@ def _as_text(load: Load) -> str:
             f"errors    {sum(load.errors.values())} {dict(load.errors) if load.errors else ''}".rstrip(),
             f"latency   {line(numbers['latencies'])}",
             f"/health   {line(numbers['health'])}",
+            f"processor {'unknown' if load.processor_seconds is None else f'{load.processor_seconds:.1f} s'}",
             f"memory    {memory or 'unknown'}",
         ]
     )

@@ -20,7 +20,7 @@ SERVED = "served"
 """The name of the task that came with the service."""
 
 # More gain nothing on a CPU, and those who came first would wait for those who came last.
-_TEXTS_TOGETHER = 16
+_TEXTS_TOGETHER = 32
 
 
 @dataclass(frozen=True)

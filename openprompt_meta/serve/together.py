@@ -1,4 +1,4 @@
-"""Requests that wait for one task go through the model together: sixteen short texts cost what six do one by one."""
+"""Requests that wait for one task go through the model together, which costs about half of one by one."""
 
 from __future__ import annotations
 
