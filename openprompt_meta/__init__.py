@@ -24,12 +24,14 @@ if TYPE_CHECKING:
         RepVerbalizer,
         WarpVerbalizer,
     )
+    from openprompt_meta.use.classifier import MetaPromptClassifier
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DartVerbalizer",
     "HandCraftedVerbalizer",
+    "MetaPromptClassifier",
     "OpenPromptMetaError",
     "PromptPool",
     "PromptPoolTemplate",
@@ -43,6 +45,7 @@ __all__ = [
 _HOME = {
     "DartVerbalizer": "openprompt_meta.prompts",
     "HandCraftedVerbalizer": "openprompt_meta.prompts",
+    "MetaPromptClassifier": "openprompt_meta.use.classifier",
     "PromptPool": "openprompt_meta.prompts",
     "PromptPoolTemplate": "openprompt_meta.prompts",
     "ProtoVerbalizer": "openprompt_meta.prompts",

@@ -7,12 +7,14 @@ that runs it; :data:`COMMANDS` lists them.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
-from openprompt_meta.commands import data, doctor, runs
+from openprompt_meta.commands import classifier, data, doctor, runs, serve
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -37,13 +39,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_code_of(program: str, run: Callable[[], int]) -> int:
     """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
     try:
-        return run()
+        code = run()
+        sys.stdout.flush()  # here, where a full disk behind it can still be told
+        return code
     except OpenPromptMetaError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except OSError as error:
+        _drop_output()
         print(f"{program}: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _drop_output() -> None:
+    """Give up what stdout has not taken, or Python would try once more at its end and complain by itself."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -63,4 +79,6 @@ COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     doctor.add_parser,
     data.add_parser,
     runs.add_parsers,
+    classifier.add_parsers,
+    serve.add_parser,
 )

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "ArtefactError",
     "CheckpointError",
     "CompatibilityError",
     "ConfigError",
@@ -14,6 +15,7 @@ __all__ = [
     "NotFiniteError",
     "OpenPromptMetaError",
     "RunError",
+    "ServiceError",
     "TemplateError",
     "VerbalizerError",
     "did_you_mean",
@@ -22,6 +24,10 @@ __all__ = [
 
 class OpenPromptMetaError(Exception):
     """Anything that this package refuses to do, with the reason and the remedy in its message."""
+
+
+class ArtefactError(OpenPromptMetaError, ValueError):
+    """A saved classifier that is missing, damaged, somebody else's or too new, or that cannot be written."""
 
 
 class CompatibilityError(OpenPromptMetaError, ImportError):
@@ -50,6 +56,10 @@ class RunError(OpenPromptMetaError, RuntimeError):
 
 class CheckpointError(RunError):
     """A checkpoint that is missing, damaged, somebody else's, or of another run."""
+
+
+class ServiceError(OpenPromptMetaError, RuntimeError):
+    """A service that cannot be started as asked."""
 
 
 class TemplateError(OpenPromptMetaError, ValueError):

@@ -1,45 +1,185 @@
-"""Writing files whole or not at all: a reader never sees half a file, and a failure leaves the old one in place."""
+"""Writing files whole or not at all: a reader never sees half a file, and a failure leaves the old one in place.
+
+A file is written under a name of its own beside the old one, brought to the disk, read back, and only then renamed.
+The writer holds a lock on it meanwhile, which tells what is being written from what a killed process left behind.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["atomic_writer", "write_whole"]
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: what a killed process leaves there stays
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["atomic_writer", "read_limited", "remove_leftovers", "write_together", "write_whole"]
+
+_HAS_LOCKS: bool = fcntl is not None
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.part")
+_CHUNK = 1 << 20
+
+Check = Callable[[BinaryIO], None]
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_writer(path: str | os.PathLike[str], check: Check | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``path`` and rename it to ``path`` when the block ends without an exception.
 
     The bytes are on disk (fsync) before the rename. On any exception, an interrupt included, the temporary file
     is removed and whatever stood at ``path`` stays as it was. The file is open for reading too, so that a writer can
     verify its work. The folder must exist. A symbolic link is followed.
+
+    Args:
+        path: the file.
+        check: is given the file, at its start and as the disk has it, before the rename; what it raises stops that.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-    # os.open and not tempfile: the finished file then has the permissions that the user's umask asks for.
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
+    descriptor, temporary = _new_file(target)
+    # Lives as long as the temporary file, longer than the block's own descriptor.
+    lock = os.dup(descriptor)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if check is not None:
+            with temporary.open("rb") as written:
+                _forget_cached(written.fileno())
+                check(written)
+        if not _HAS_LOCKS:
+            os.close(lock)
+            lock = -1
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        if lock >= 0:
+            os.close(lock)
     _sync_folder(target.parent)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write ``content`` to ``path`` by :func:`atomic_writer`; text is encoded as UTF-8, line ends as they are."""
-    with atomic_writer(path) as file:
-        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+    """Write ``content`` to ``path`` by :func:`atomic_writer`; text is encoded as UTF-8, line ends as they are.
+
+    What was written is read back from the disk before it takes the old file's place.
+
+    Raises:
+        OSError: the disk is full, the folder unwritable, or the disk gave back something else. The old file stays.
+    """
+    write_together([(path, content)])
+
+
+def write_together(files: Sequence[tuple[str | os.PathLike[str], bytes | str]]) -> None:
+    """As :func:`write_whole`, for files that belong together: all are on disk before the first takes its place.
+
+    They are put in place in the order given. A kill between two of them leaves the later ones as they were, so the
+    last should be the one that says what the others are.
+    """
+    with contextlib.ExitStack() as stack:
+        # The last to be entered is the first to be left.
+        for path, content in reversed(files):
+            expected = content.encode("utf-8") if isinstance(content, str) else content
+            file = stack.enter_context(atomic_writer(path, _reads_as(expected, path)))
+            file.write(expected)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_limited(path: str | os.PathLike[str], limit: int | None = None) -> bytes:
+    """The content of a regular file, or its first ``limit`` bytes.
+
+    Raises:
+        OSError: it cannot be read, or it is a pipe or a device, from which reading may never end.
+    """
+    # Not blocking: opening a pipe that nobody writes to would wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            code, reason = (errno.EISDIR, "a folder") if stat.S_ISDIR(mode) else (errno.EINVAL, "a pipe or a device")
+            raise OSError(code, f"it is {reason}, not a file", os.fspath(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read() if limit is None else file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
+    """Remove what writers that were killed have left in ``folder``, and say what.
+
+    Only names that :func:`atomic_writer` gives, and only files that nobody holds: a writer at work is not disturbed.
+    A folder that cannot be read or changed is left as it is.
+    """
+    removed: list[Path] = []
+    if not _HAS_LOCKS:
+        return removed
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            if _LEFTOVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                path = Path(entry.path)
+                with contextlib.suppress(OSError):
+                    if _remove_unless_held(path):
+                        removed.append(path)
+    return removed
+
+
+def _reads_as(expected: bytes, path: str | os.PathLike[str]) -> Check:
+    def check(file: BinaryIO) -> None:
+        position = 0
+        while chunk := file.read(_CHUNK):
+            if chunk != expected[position : position + len(chunk)]:
+                break
+            position += len(chunk)
+        if chunk or position != len(expected):
+            reason = f"the disk gives back other bytes than were written, from about byte {position} on"
+            raise OSError(errno.EIO, reason, os.fspath(path))
+
+    return check
+
+
+def _new_file(target: Path) -> tuple[int, Path]:
+    """A new file beside ``target``, open and locked."""
+    while True:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+        # os.open and not tempfile: the finished file then has the permissions that the user's umask asks for.
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
+        if not _HAS_LOCKS:
+            return descriptor, temporary
+        with contextlib.suppress(OSError):  # a file system without locks: then nobody can take it for a leftover
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another process may have cleared it away between the two calls.
+        if os.fstat(descriptor).st_nlink > 0:
+            return descriptor, temporary
+        os.close(descriptor)
+
+
+def _remove_unless_held(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        path.unlink()
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _forget_cached(descriptor: int) -> None:
+    """Have the next read come from the disk and not from memory, where the platform can be asked for that."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _sync_folder(folder: Path) -> None:

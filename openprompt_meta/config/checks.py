@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 from openprompt_meta.config.schema import ProtoVerbalizerSection, RunConfig
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
@@ -132,6 +133,10 @@ def _room_for_the_text(config: RunConfig) -> Iterator[Problem]:
 @_checks("dataset.name", "dataset.path", "dataset.format")
 def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
     dataset = config.dataset
+    if not dataset.name.strip() or Path(dataset.name).is_absolute() or ".." in Path(dataset.name).parts:
+        # It names the run's folder too, which must not end up somewhere else.
+        yield Problem("dataset.name", f"got {dataset.name!r:.80}, expected a name. A path belongs in dataset.path.")
+        return
     if dataset.name == "demo" and dataset.path is not None:
         yield Problem(
             "dataset.name",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.config.checks import notes
+from openprompt_meta.config.format_version import KEY, check_version
 from openprompt_meta.config.overrides import SOURCE, parse_overrides
 from openprompt_meta.config.presets import PRESETS, preset
 from openprompt_meta.config.schema import RunConfig
@@ -102,14 +103,16 @@ class _Layers:
         content = {} if file.content is None else file.content
         if not isinstance(content, dict):
             raise ConfigError(f"{path} holds {show(content)}, expected sections such as plm, dataset and meta.")
+        check_version(content, file.lines.get((KEY,), str(path)))  # first: a newer form may mean anything
         for base in _bases(content, path):
             self.add_file(base, (*chain, resolved))
         self._add(content, file)
 
     def add_overrides(self, changes: YamlFile) -> None:
-        if "inherit" in changes.content:
-            del changes.content["inherit"]
-            self.problems.append(f"inherit: stands in a file; give that file instead. ({SOURCE})")
+        for name in ("inherit", KEY):
+            if name in changes.content:
+                del changes.content[name]
+                self.problems.append(f"{name}: stands in a file; give that file instead. ({SOURCE})")
         self._add(changes.content, changes)
 
     def _add(self, content: Mapping[str, Any], file: YamlFile) -> None:
@@ -120,7 +123,7 @@ class _Layers:
             near = did_you_mean(name, PRESETS) if isinstance(name, str) else ""
             where = file.lines.get(("preset",), SOURCE)
             self.problems.append(f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({where})")
-        own = {key: value for key, value in content.items() if key not in ("inherit", "preset")}
+        own = {key: value for key, value in content.items() if key not in ("inherit", "preset", KEY)}
         self.layers.append(_Layer(own, file.lines))
 
     def merge(self) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:

@@ -32,6 +32,8 @@ meta:
   (`openprompt_meta/config/presets.py`). It counts as one more inherited file, read last.
 - On the command line, `key=value` with dotted keys wins over everything: `meta.shot=1 run.seeds=[0,1,2]
   verbalizer=warp_verbalizer preset=authors`.
+- `version: 1`: the form of the file, which a run writes into its `config.yaml`. A newer form than the package knows is
+  refused; a file without a version is of the present form.
 - Paths such as `dataset.path` are relative to the working directory.
 - Plain values only: tags, merge keys (`<<`) and keys given twice are refused.
 

@@ -18,6 +18,7 @@ Piece = dict[str, Any]
 # What a piece may be, and what it may say about itself.
 KINDS = ("placeholder", "meta", "mask", "special", "text", "pool")
 OPTIONS = ("shortenable", "add_prefix_space")
+MAX_CHARACTERS = 20_000
 _NEEDS_NAME = ("placeholder", "meta", "special", "text")
 
 
@@ -28,10 +29,16 @@ def parse_template_text(text: str) -> list[Piece]:
     run of plain text (``{"text": …}``), each with OpenPrompt's ``add_prefix_space`` (``" "`` or ``""``).
 
     Raises:
-        TemplateError: a brace is not closed, or a piece is anything but a literal dictionary or set.
+        TemplateError: a brace is not closed, a piece is anything but a literal dictionary or set, or the text is
+            longer than any model reads.
     """
     if not isinstance(text, str):
         raise TemplateError(f"A template text must be a string, got {type(text).__name__}: {text!r}.")
+    if len(text) > MAX_CHARACTERS:
+        raise TemplateError(
+            f"The template text has {len(text):,} characters, more than {MAX_CHARACTERS:,}: {_cut(text)}. No model "
+            "reads as much; the texts to classify come in through a placeholder."
+        )
     pieces: list[Piece] = []
     position = 0
     while position < len(text):
@@ -63,7 +70,7 @@ def check_pieces(pieces: list[Piece]) -> None:
     """
     for piece in pieces:
         _check_piece(piece)
-    shown = " ".join(_show(piece) for piece in pieces)
+    shown = _cut(" ".join(_show(piece) for piece in pieces), quoted=False)
     masks = sum("mask" in piece for piece in pieces)
     if masks != 1:
         found = "none" if masks == 0 else f"{masks} of them"
@@ -113,6 +120,7 @@ def _closing_brace(text: str, start: int) -> int:
 def _literal_piece(source: str, text: str) -> Piece:
     try:
         value = ast.literal_eval(source)
+        str(value)  # a number too long to be shown is none that a template needs
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise TemplateError(
             f"The piece {_cut(source)} of the template text {_cut(text)} is not a literal and is refused: template "
@@ -139,7 +147,7 @@ def _check_piece(piece: Piece) -> None:
         elif name == "post_processing":
             hint = " Process the texts before they reach the template: it never runs code."
         raise TemplateError(
-            f"Unknown piece or option {name!r} in {_show(piece)}.{hint} Known pieces: {', '.join(KINDS)}; "
+            f"Unknown piece or option {_cut(name)} in {_show(piece)}.{hint} Known pieces: {', '.join(KINDS)}; "
             f"known options: {', '.join(OPTIONS)}."
         )
     kinds = [key for key in piece if key in KINDS]
@@ -157,15 +165,16 @@ def _check_piece(piece: Piece) -> None:
 
 
 def _show(piece: Piece) -> str:
-    """A piece as it would be written in a template text."""
+    """A piece as it would be written in a template text, cut if it is long."""
     inner = ", ".join(
         f'"{key}"' if value is None else f'"{key}": {value!r}'
         for key, value in piece.items()
         if key != "add_prefix_space"
     )
-    return piece["text"] if list(piece) == ["add_prefix_space", "text"] else f"{{{inner}}}"
+    return _cut(piece["text"] if list(piece) == ["add_prefix_space", "text"] else f"{{{inner}}}", quoted=False)
 
 
-def _cut(source: str, most: int = 200) -> str:
+def _cut(source: str, most: int = 200, *, quoted: bool = True) -> str:
     """A quotation that stays readable, however long the text."""
-    return repr(source) if len(source) <= most else f"{source[:most]!r} (and {len(source) - most} characters more)"
+    shown = repr(source[:most]) if quoted else source[:most]
+    return shown if len(source) <= most else f"{shown} (and {len(source) - most} characters more)"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openprompt_meta.config.checks import Problem, cross_check
+from openprompt_meta.config.format_version import KEY, check_version
 from openprompt_meta.config.keys import Key, section_keys, section_types
 from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
 from openprompt_meta.config.suggestions import nearest_key
@@ -25,14 +26,17 @@ def config_from_mapping(
     """The configuration that ``mapping`` describes; what it leaves out has its default.
 
     Args:
-        mapping: sections and keys. A section that is null is an empty one, as in a YAML whose keys are commented out.
+        mapping: sections and keys, and perhaps ``version``. A section that is null is an empty one, as in a YAML whose
+            keys are commented out.
         origins: where each key was read, ``("meta", "way")`` to ``base.yaml, line 3``, for the messages.
         source: what the message calls the whole.
 
     Raises:
         ConfigError: with every problem, each under its dotted path.
     """
-    config, problems = read_mapping(mapping, origins or {})
+    check_version(mapping, source)
+    own = {name: value for name, value in mapping.items() if name != KEY}
+    config, problems = read_mapping(own, origins or {})
     if problems:
         raise config_error(source, problems)
     return config
@@ -79,7 +83,7 @@ class _Reading:
             yield from self._key(section, name, item)
 
     def _key(self, section: str, name: object, value: object) -> Iterator[tuple[str, Any]]:
-        path = f"{section}.{name}" if section else str(name)
+        path = f"{section}.{_cut(name)}" if section else _cut(name)
         key: Key | None = section_keys(section).get(name) if isinstance(name, str) else None
         if key is None:
             near = nearest_key(section, str(name), self.verbalizer)
@@ -89,6 +93,12 @@ class _Reading:
             yield key.name, convert(value, key.hint)
         except Mismatch as mismatch:
             self.problems.append(Problem(path, str(mismatch)))
+
+
+def _cut(name: object, most: int = 80) -> str:
+    """A name that fits into a message, however long it is."""
+    text = str(name)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _sentence(problem: Problem, origins: Origins) -> str:

@@ -14,6 +14,8 @@ __all__ = ["Mismatch", "convert", "expectation", "is_text", "show", "takes_null"
 
 # YAML 1.1, which PyYAML reads, has no float without a point: 1e-3 arrives as text.
 _EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
+# A zero byte, which no path may hold, and halves of characters, which cannot be written as UTF-8.
+_UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")
 _LARGEST_INT = 2**63 - 1
 _SHOWN = 80
 
@@ -34,6 +36,8 @@ def convert(value: object, hint: Any) -> Any:
         return _convert(value, hint)
     except Mismatch:
         hint_at = ""
+        if isinstance(value, str) and is_text(hint):
+            hint_at = " Leave out zero bytes and what is not Unicode."
         choices = _choices(hint)
         if choices and isinstance(value, str):
             hint_at = did_you_mean(value, choices)
@@ -106,6 +110,7 @@ def _convert(value: object, hint: Any) -> Any:
         _require(isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_INT)
         return value
     _require(isinstance(value, hint))
+    _require(not isinstance(value, str) or _UNUSABLE.search(value) is None)
     return value
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import yaml
 
+from openprompt_meta.config.format_version import FORMAT_VERSION, KEY
 from openprompt_meta.config.keys import Key, describe
 from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
 
 __all__ = ["to_mapping", "to_yaml"]
 
 _WIDTH = 100
+_LINE_BREAKS = frozenset("\n\r\x85\u2028\u2029")  # to YAML
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def to_yaml(config: RunConfig) -> str:
 
     Sections of verbalizers that are not chosen are left out if they hold nothing but defaults.
     """
-    lines: list[str] = []
+    lines = ["# Form of this file.", f"{KEY}: {FORMAT_VERSION}", ""]
     open_section = ""
     for key in describe():
         if _is_idle(key.section, config):
@@ -49,7 +51,7 @@ def _lines_of(key: Key, config: RunConfig) -> list[str]:
 
 def _scalar(value: object) -> str:
     # Between double quotes a line break is an escape: one line a key, whatever it holds.
-    style = '"' if isinstance(value, str) and "\n" in value else None
+    style = '"' if isinstance(value, str) and not _LINE_BREAKS.isdisjoint(value) else None
     dumped: str = yaml.safe_dump(
         value, default_style=style, default_flow_style=True, width=float("inf"), allow_unicode=True
     )

@@ -1,7 +1,8 @@
 """One YAML file, read as plain values with the line of every key, and nothing that a stranger could slip in.
 
 Refused: tags other than those of plain values (no objects, no code), keys given twice, aliases that expand without
-end, files too large to be a configuration, and text that is not UTF-8.
+end, files too large to be a configuration, and text that is not UTF-8. What is refused is refused early: no file makes
+the reading take more than a second or two.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 import yaml
 
 from openprompt_meta.errors import ConfigError, did_you_mean
+from openprompt_meta.files import read_limited
 
 __all__ = ["YamlFile", "parse_yaml", "read_yaml"]
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000  # after aliases are followed; the longest configuration of ours has about a hundred
 MAX_DEPTH = 20
+MAX_DIGITS = 100  # Python and PyYAML take long over long numbers
 _TAG = "tag:yaml.org,2002:"
 _CONVERTED = {f"{_TAG}{name}" for name in ("null", "bool", "int", "float", "str")}
 # Dates, "=" and "<<" mean nothing here: a run folder called 2024-01-31 is text.
@@ -34,12 +37,11 @@ class YamlFile:
     lines: dict[tuple[str, ...], str] = field(default_factory=dict)
 
 
-def read_yaml(path: str | os.PathLike[str]) -> YamlFile:
-    """Read a file. :class:`ConfigError` names the file and, where it can, the line."""
+def read_yaml(path: str | os.PathLike[str], max_nodes: int = MAX_NODES) -> YamlFile:
+    """Read a file of at most ``max_nodes`` values. :class:`ConfigError` names the file and, where it can, the line."""
     file = Path(path)
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_limited(file, MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"There is no file {file}.{_similar_files(file)}") from None
     except IsADirectoryError:
@@ -53,15 +55,16 @@ def read_yaml(path: str | os.PathLike[str]) -> YamlFile:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}, line {line}: the file is not UTF-8 ({error.reason}). Save it as UTF-8.") from None
-    return parse_yaml(text, str(file))
+    return parse_yaml(text, str(file), max_nodes)
 
 
-def parse_yaml(text: str, source: str) -> YamlFile:
+def parse_yaml(text: str, source: str, max_nodes: int = MAX_NODES) -> YamlFile:
     """Read YAML from a string; ``source`` is what messages call it."""
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text, source, max_nodes)
         try:
-            return _Reader(loader, source).read(loader.get_single_node())
+            root = loader.get_single_node()
+            return _Reader(loader, source).read(root)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -70,24 +73,53 @@ def parse_yaml(text: str, source: str) -> YamlFile:
         raise ConfigError(f"{source} is nested too deeply for a configuration.") from None
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, which stops at the first value too many instead of reading on to the end."""
+
+    def __init__(self, text: str, source: str, max_nodes: int) -> None:
+        super().__init__(text)
+        self.source = source
+        self.max_nodes = max_nodes
+        self.nodes = 0
+        self.depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        is_key = isinstance(parent, yaml.MappingNode) and index is None
+        self.count(self.peek_event().start_mark, self.depth, values=0 if is_key else 1)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def count(self, mark: Any, depth: int, values: int = 1) -> None:
+        """Take note of values at ``mark``. :class:`ConfigError` if they are too many, or too deep inside others."""
+        self.nodes += values
+        where = f"{self.source}, line {mark.line + 1}"
+        if self.nodes > self.max_nodes:
+            raise ConfigError(
+                f"{where}: more than {self.max_nodes:,} values once aliases (*name) are followed. Leave some out, or "
+                "inherit them from a file."
+            )
+        if depth > MAX_DEPTH:
+            raise ConfigError(
+                f"{where}: nested too deeply, more than {MAX_DEPTH} levels once aliases (*name) are followed."
+            )
+
+
 class _Reader:
-    def __init__(self, loader: Any, source: str) -> None:
+    def __init__(self, loader: _Loader, source: str) -> None:
         self.loader = loader
         self.file = YamlFile(None)
         self.source = source
-        self.nodes = 0
+        loader.nodes = 0  # counted again: now once for every place where an alias stands
 
     def read(self, root: Any) -> YamlFile:
         self.file.content = None if root is None else self._value(root, ())
         return self.file
 
     def _value(self, node: Any, path: tuple[str, ...]) -> Any:
-        self.nodes += 1
-        if self.nodes > MAX_NODES or len(path) > MAX_DEPTH:
-            raise ConfigError(
-                f"{self._at(node)}: more than {MAX_NODES:,} values or {MAX_DEPTH} levels once aliases (*name) are "
-                "followed. Write the values out, or inherit them from a file."
-            )
+        self.loader.count(node.start_mark, len(path))
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
@@ -121,6 +153,8 @@ class _Reader:
         if node.tag not in _CONVERTED:
             raise self._refused(node)
         try:
+            if len(node.value) > MAX_DIGITS and node.tag != f"{_TAG}str":
+                raise ValueError
             return self.loader.construct_object(node)
         except (ValueError, OverflowError, KeyError, IndexError):
             # An explicit tag on something else (!!int abc), or more digits than Python converts.

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from openprompt_meta.data.facts import SourceFile, facts_of
 from openprompt_meta.errors import DataError
-from openprompt_meta.files import atomic_writer
+from openprompt_meta.files import atomic_writer, remove_leftovers
 
 __all__ = ["AUTHORS_FILES", "download", "git_blob_id", "verify"]
 
@@ -64,10 +64,10 @@ def download(
         raise DataError(f"{url}: only http and https addresses are fetched.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_writer(target) as temporary:
+        remove_leftovers(target.parent)
+        with atomic_writer(target, lambda written: verify(written, file)) as temporary:
             limit = size_limit if file.bytes is None else min(file.bytes, size_limit)
             _fetch(url, temporary, limit=limit, timeout=timeout, time_limit=time_limit, progress=progress)
-            verify(temporary, file)
     except urllib.error.HTTPError as error:
         raise DataError(f"{url}: the server answered {error.code} {error.reason}.") from error
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from openprompt_meta.errors import DataError
+from openprompt_meta.config.yaml_file import read_yaml
+from openprompt_meta.data.strict_json import read_json
+from openprompt_meta.errors import ConfigError, DataError
 
 __all__ = ["label_words_from", "read_label_words", "resolve_label_words", "words_of_class_name"]
 
 logger = logging.getLogger(__name__)
 
+_MAX_NODES = 50_000  # words and classes in a YAML
 LabelWords = dict[str, tuple[str, ...]]
 
 
@@ -42,22 +44,16 @@ def label_words_from(mapping: object, where: str) -> LabelWords:
 def read_label_words(path: Path) -> LabelWords:
     """Class → words from a ``.json``, ``.yaml`` or ``.yml`` file. :class:`DataError` if it cannot be read as such."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".json":
-            content = json.loads(text)
+            content = read_json(path)
         elif path.suffix.lower() in {".yaml", ".yml"}:
-            import yaml
-
-            try:
-                content = yaml.safe_load(text)
-            except yaml.YAMLError as error:
-                raise DataError(f"{path} cannot be read as YAML: {error}.") from error
+            content = read_yaml(path, _MAX_NODES).content
         else:
             raise DataError(f"Label words are read from .json, .yaml or .yml files, not from {path}.")
     except FileNotFoundError:
         raise DataError(f"There is no file of label words {path}.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
+    except ConfigError as error:  # of reading YAML, which already names file and line
+        raise DataError(str(error)) from None
     return label_words_from(content, str(path))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from openprompt_meta.data.dataset import SPLIT_NAMES
 from openprompt_meta.data.draws import draw
+from openprompt_meta.data.strict_json import read_json
 from openprompt_meta.errors import DataError, did_you_mean
 
 __all__ = ["ClassSplit", "class_split_from", "random_class_split", "read_class_splits"]
@@ -92,11 +92,9 @@ def read_class_splits(path: Path) -> dict[str, ClassSplit]:
     A key ``label_ids`` is passed over. :class:`DataError` on anything else that is not a class split.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = read_json(path)
     except FileNotFoundError:
         raise DataError(f"There is no split file {path}. Give a JSON file with train, valid and test.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object with train, valid and test, found {type(content).__name__}.")
     if any(isinstance(value, list) for value in content.values()):

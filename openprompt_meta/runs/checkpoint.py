@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.files import write_whole
 from openprompt_meta.learners import MetaLearner
+from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_checkpoint"]
 
@@ -23,6 +21,7 @@ FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
 _POOL = "pool."
 _OPTIMIZER = "optimizer."
+_ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 @dataclass
@@ -55,9 +54,8 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
         "format_version": FORMAT_VERSION,
         "progress": json.dumps(asdict(progress)),
     }
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
-        write_whole(path, safetensors.torch.save(plain, metadata))
+        write_tensors(path, tensors, metadata)
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be written: {error}. The one before it is untouched."
@@ -71,14 +69,11 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
         CheckpointError: the file is missing, damaged, of another kind, or of another pool.
     """
     tensors, metadata = _read(path)
+    progress = _progress(path, metadata)
+    state = _optimizer_state(path, tensors, learner)
     _load_pool_tensors(path, tensors, learner.pool)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(_OPTIMIZER):
-            index, key = name.removeprefix(_OPTIMIZER).split(".", maxsplit=1)
-            state.setdefault(int(index), {})[key] = value
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
-    return _progress(path, metadata)
+    return progress
 
 
 def read_progress(path: Path) -> Progress:
@@ -95,14 +90,12 @@ def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        tensors, metadata = read_tensors(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"There is no checkpoint {path}. Train first, or resume the run that was cut off."
         ) from None
-    except (OSError, SafetensorError) as error:
+    except (OSError, DamagedFile) as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be read: {error}. It is damaged or no checkpoint."
         ) from None
@@ -123,9 +116,36 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
     pool.load_state_dict(saved)
 
 
+def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLearner) -> dict[int, dict[str, Tensor]]:
+    """What the optimiser keeps of each parameter: of all of them, or of none before the first step."""
+    parameters = [value for group in learner.optimizer.param_groups for value in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(_OPTIMIZER):
+            index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
+            state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
+    fitting = set(state) in (set(), set(range(len(parameters)))) and all(
+        _fits(learner.optimizer, parameters[index], kept) for index, kept in state.items()
+    )
+    if not fitting:
+        raise CheckpointError(f"{path} holds the state of another optimiser, or only a part of it.")
+    return state
+
+
+def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str, Tensor]) -> bool:
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and kept.keys() != _ADAM_KEEPS:
+        return False
+    shapes = {name: () if name == "step" else tuple(parameter.shape) for name in kept}
+    return all(tuple(value.shape) == shapes[name] and value.is_floating_point() for name, value in kept.items())
+
+
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
     try:
         values: dict[str, Any] = json.loads(metadata["progress"])
-        return Progress(**{field.name: values[field.name] for field in fields(Progress)})
-    except (KeyError, ValueError, TypeError):
-        raise CheckpointError(f"{path} does not say how far its run had come; it is damaged.") from None
+        known = {field.name: values[field.name] for field in fields(Progress)}
+    except (KeyError, ValueError, TypeError, RecursionError):
+        known = {}
+    counts = [value for name, value in known.items() if name != "best_accuracy"]
+    if not known or not all(type(value) is int for value in counts) or type(known["best_accuracy"]) is not float:
+        raise CheckpointError(f"{path} does not say how far its run had come; it is damaged.")
+    return Progress(**known)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import read_limited, remove_leftovers, write_whole
 
 try:
     import fcntl
@@ -18,6 +19,8 @@ except ImportError:  # Windows has no such locks; two runs in one folder are the
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["RunFolder", "SeedFolder"]
+
+logger = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -62,7 +65,10 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process; a second one is refused until the first has ended."""
+        """Hold the folder for this process; a second one is refused until the first has ended.
+
+        What a killed run had begun to write is cleared away.
+        """
         self.create()
         with (self.path / ".lock").open("a", encoding="utf-8") as lock:
             if fcntl is not None:
@@ -72,7 +78,14 @@ class RunFolder:
                     raise RunError(
                         f"Another process is running in {self.path}. Wait for it, or choose another run.folder."
                     ) from None
+            self._remove_leftovers()
             yield
+
+    def _remove_leftovers(self) -> None:
+        seeds = [SeedFolder(path) for path in self.path.glob("seed-*")]
+        folders = [self.path, *(folder for seed in seeds for folder in (seed.path, seed.last_checkpoint.parent))]
+        for path in (path for folder in folders for path in remove_leftovers(folder)):
+            logger.info("Removed %s, left half-written by a run that was killed.", path)
 
 
 class SeedFolder:
@@ -80,6 +93,7 @@ class SeedFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._unwritten: list[dict[str, Any]] = []
 
     @property
     def last_checkpoint(self) -> Path:
@@ -106,21 +120,28 @@ class SeedFolder:
         self.last_checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def log(self, record: dict[str, Any]) -> None:
-        """Append a record to the metrics."""
-        with self.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        """Append a record to the metrics.
+
+        Metrics are no reason to lose a run: where there is no room for them they wait for the next call.
+        """
+        self._unwritten.append(record)
+        first = len(self._unwritten) == 1
+        try:
+            self._write_waiting()
+        except OSError as error:
+            if first:
+                logger.warning("%s cannot be written: %s. Its records are kept for later.", self.metrics_file, error)
+
+    def finish(self) -> None:
+        """Write records that still wait, or say that they are lost."""
+        try:
+            self._write_waiting()
+        except OSError as error:
+            logger.warning("The last %d records of %s are lost: %s.", len(self._unwritten), self.metrics_file, error)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All records so far; a line cut off by a kill is left out."""
-        if not self.metrics_file.exists():
-            return []
-        records = []
-        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if isinstance(record, dict) and {"kind", "iteration"} <= record.keys():
-                    records.append(record)
-        return records
+        return [record for line in self._metrics_text().split("\n") if (record := _record(line)) is not None]
 
     def forget_after(self, iteration: int, validated: int) -> None:
         """Drop records that a resumed run will write again: steps and validations later than the checkpoint's."""
@@ -129,4 +150,38 @@ class SeedFolder:
             for record in self.metrics()
             if record["iteration"] <= (validated if record["kind"] == "validation" else iteration)
         ]
-        write_whole(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept))
+        text = "".join(json.dumps(record) + "\n" for record in kept)
+        if text != self._metrics_text():
+            write_whole(self.metrics_file, text)
+
+    def _write_waiting(self) -> None:
+        if self._unwritten:
+            self._append("".join(json.dumps(waiting) + "\n" for waiting in self._unwritten))
+            self._unwritten.clear()
+
+    def _append(self, text: str) -> None:
+        with self.metrics_file.open("ab", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            content = text.encode()
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:
+                file.truncate(size)  # no half line for the next record to be added to
+                raise
+
+    def _metrics_text(self) -> str:
+        try:
+            return read_limited(self.metrics_file).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(record, dict) and "kind" in record and type(record.get("iteration")) is int:
+        return record
+    return None

@@ -19,7 +19,7 @@ from openprompt_meta.config import RunConfig, load_config, to_yaml
 from openprompt_meta.data import TextDataset
 from openprompt_meta.data.configured import open_dataset
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import read_limited, write_whole
 from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
 from openprompt_meta.model import LoadedMLM
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
@@ -112,9 +112,11 @@ class Run:
 
     def _train_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)
+        if folder.test_file.exists():  # written after training; a finished seed is not touched again
+            return True
         done = read_progress(folder.last_checkpoint).iteration if folder.last_checkpoint.exists() else 0
         with tensorboard_writer(folder.path, self.config.run.tensorboard, done) as on_record:
-            return Training(
+            finished = Training(
                 method,
                 self.config.meta,
                 folder,
@@ -123,6 +125,8 @@ class Run:
                 show_progress=self.show_progress,
                 on_record=on_record,
             ).run()
+        folder.finish()
+        return finished
 
     def _test_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)
@@ -177,7 +181,11 @@ class Run:
         if not file.exists():
             write_whole(file, json.dumps(now, indent=2) + "\n")
             return
-        then = json.loads(file.read_text(encoding="utf-8"))
+        then = _json_or_none(file)
+        if not isinstance(then, dict):
+            logger.warning("%s is damaged and written anew: what the run was started with is not known.", file)
+            write_whole(file, json.dumps(now, indent=2) + "\n")
+            return
         changed = [f"{name} {then.get(name)} → {now.get(name)}" for name in now if then.get(name) != now[name]]
         if changed:
             logger.warning(
@@ -187,6 +195,10 @@ class Run:
     def _write_results(self) -> dict[str, Any]:
         folders = [self.folder.seed(seed) for seed in self.config.run.seeds]
         results = self._results([_accuracies(folder) for folder in folders])
+        written = _json_or_none(self.folder.results_file)
+        # A finished run can be asked for its results again where nothing can be written.
+        if isinstance(written, dict) and {**written, "command": results["command"]} == results:
+            return written
         write_whole(self.folder.results_file, json.dumps(results, indent=2) + "\n")
         return results
 
@@ -209,8 +221,16 @@ class Run:
 
 
 def _accuracies(folder: SeedFolder) -> list[float]:
-    try:
-        values: list[float] = json.loads(folder.test_file.read_text(encoding="utf-8"))["accuracies"]
-    except (ValueError, KeyError, TypeError):
-        raise RunError(f"{folder.test_file} is damaged. Delete it and resume the run: it is made again.") from None
+    content = _json_or_none(folder.test_file)
+    values = content.get("accuracies") if isinstance(content, dict) else None
+    if not isinstance(values, list) or not values or not all(isinstance(value, float) for value in values):
+        raise RunError(f"{folder.test_file} is damaged. Delete it and resume the run: it is made again.")
     return values
+
+
+def _json_or_none(file: Path) -> Any:
+    """What a file of ours holds; ``None`` if it is not there or damaged."""
+    try:
+        return json.loads(read_limited(file))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None

@@ -16,7 +16,7 @@ from openprompt_meta.config.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[2]
 
-words = st.text(min_size=1, max_size=12) | st.sampled_from(
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12) | st.sampled_from(
     ["null", "yes", "1e-3", "2024-01-31", "=", "<<", "~", "a: b #", "a\nb", "a\n---\n b", " a ", "\n"]
 )
 counts = st.integers(1, 10**6)

@@ -146,7 +146,7 @@ def test_broken_or_missing_split_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no split file"):
         load(make_records(["a"]), split=tmp_path / "none.json")
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(DataError, match="cannot be read as JSON"):
+    with pytest.raises(DataError, match="line 1, column 2: not JSON"):
         load(make_records(["a"]), split=tmp_path / "broken.json")
 
 
@@ -172,7 +172,7 @@ def test_words_that_yaml_takes_for_something_else_are_refused(tmp_path: Path) ->
     with pytest.raises(DataError, match="quotes"):
         read_label_words(tmp_path / "words.yml")
     (tmp_path / "words.yml").write_text("a: [b\n")
-    with pytest.raises(DataError, match="cannot be read as YAML"):
+    with pytest.raises(DataError, match="line 2, column 1"):
         read_label_words(tmp_path / "words.yml")
     (tmp_path / "words.txt").write_text("x")
     with pytest.raises(DataError, match="are read from"):

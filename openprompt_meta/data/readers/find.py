@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from openprompt_meta.data.readers.huggingface import is_saved_dataset, read_hugg
 from openprompt_meta.data.readers.layout import is_layout, read_layout
 from openprompt_meta.data.readers.records import ClassNames, Records
 from openprompt_meta.data.readers.tables import TABLE_SUFFIXES, read_bytes, read_table
+from openprompt_meta.data.strict_json import parse_json
 from openprompt_meta.errors import DataError, did_you_mean
 
 __all__ = ["DEMO", "FORMATS", "read"]
@@ -102,7 +102,7 @@ def _path_of(source: str | Path, root: Path) -> Path:
     # The authors' file of a set lies beside where its folder would, as data/hwu64.json beside data/hwu64.
     candidates = [path, Path(f"{path}.json"), root / path, root / f"{path}.json"]
     for candidate in candidates:
-        if candidate.exists():
+        if _exists(candidate):
             return candidate
     if path.name in KNOWN_SETS:
         folder = root if path.parent == Path() else path.parent
@@ -117,6 +117,13 @@ def _path_of(source: str | Path, root: Path) -> Path:
     )
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:  # a name that is too long or holds a zero byte, a folder that is closed
+        raise DataError(f"{str(path)[:200]!r} cannot be looked at: {error}.") from None
+
+
 def _format_of(path: Path) -> str:
     if path.is_dir():
         if is_layout(path):
@@ -128,7 +135,7 @@ def _format_of(path: Path) -> str:
 def _has_raw(path: Path) -> bool:
     """Whether the first line is a row of the authors' form. A broken line is left for the reader to complain about."""
     try:
-        first = json.loads(read_bytes(path).split(b"\n", 1)[0])
-    except (ValueError, RecursionError):
+        first = parse_json(read_bytes(path).split(b"\n", 1)[0].decode("utf-8-sig"), str(path))
+    except (ValueError, DataError):
         return False
     return isinstance(first, dict) and "raw" in first and isinstance(first.get("label"), int)

@@ -80,6 +80,7 @@ class RecordBuilder:
         """Take one row. ``where`` tells a reader of an error message which: file and line, or split and row."""
         if not isinstance(text, str):
             raise DataError(f"{where}: the text is {_shown(text)}; a string is expected.")
+        _require_unicode(text, "text", where)
         name = self._class_name(label, where)
         if not text.strip():
             if not self._drop_empty:
@@ -129,9 +130,21 @@ class RecordBuilder:
         if not isinstance(label, str):
             remedy = " Give their names with class_names." if isinstance(label, int) else ""
             raise DataError(f"{where}: the label is {_shown(label)}; a class name (a string) is expected.{remedy}")
+        _require_unicode(label, "label", where)
         if not label.strip():
             raise DataError(f"{where}: the label is empty. Give the text a class name or remove the row.")
         return label
+
+
+def _require_unicode(value: str, what: str, where: str) -> None:
+    # JSON can say half a character (\\ud800), which no tokenizer takes and no file can hold.
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where}: the {what} holds half a character ({value[error.start]!a}) at position {error.start}. "
+            "Write it as UTF-8 again, or remove the row."
+        ) from None
 
 
 def _shown(value: object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from openprompt_meta.data.readers.records import ClassNames, RecordBuilder, Records, column_of, split_name_of
+from openprompt_meta.data.strict_json import parse_json
 from openprompt_meta.errors import DataError
+from openprompt_meta.files import read_limited
 
 __all__ = ["TABLE_SUFFIXES", "add_table", "read_bytes", "read_table"]
 
@@ -60,11 +61,11 @@ def add_table(
 def read_bytes(path: Path) -> bytes:
     """The content of a file. :class:`DataError` if there is none."""
     try:
-        return path.read_bytes()
+        return read_limited(path)
     except FileNotFoundError:
         raise DataError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from error
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -73,13 +74,9 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
         if not raw.strip():
             continue
         text = _decoded(raw, path, number)
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            hint = " The file seems to hold one JSON array; write one object a line." if text.strip() == "[" else ""
-            raise DataError(f"{path}, line {number}, column {error.colno}: not JSON: {error.msg}.{hint}") from error
-        except RecursionError as error:
-            raise DataError(f"{path}, line {number}: not a row: JSON nested too deeply.") from error
+        if text.strip() == "[":
+            raise DataError(f"{path}, line {number}: the file seems to hold one JSON array; write one object a line.")
+        row = parse_json(text, str(path), number)
         if not isinstance(row, dict):
             raise DataError(
                 f'{path}, line {number}: expected an object such as {{"text": …, "label": …}}, '
@@ -102,6 +99,9 @@ def _separated_rows(delimiter: str) -> Callable[[Path], Iterator[tuple[int, Row]
                     continue
                 if header is None:
                     header = cells
+                    twice = [name for name in header if name and header.count(name) > 1]
+                    if twice:
+                        raise DataError(f"{path}, line {start}: two columns are called {twice[0]!r:.80}. Rename one.")
                     continue
                 if len(cells) != len(header):
                     raise DataError(
@@ -110,7 +110,8 @@ def _separated_rows(delimiter: str) -> Callable[[Path], Iterator[tuple[int, Row]
                     )
                 yield start, dict(zip(header, cells, strict=True))
         except csv.Error as error:
-            raise DataError(f"{path}, line {line}: not a table: {error}.") from error
+            remedy = " Write long texts as JSON lines (.jsonl)." if "field limit" in str(error) else ""
+            raise DataError(f"{path}, line {line}: not a table: {error}.{remedy}") from error
 
     return rows
 
@@ -121,9 +122,10 @@ def _decoded(raw: bytes, path: Path, line: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line += raw.count(b"\n", 0, error.start)
+        likely = "utf-16" if raw[:2] in {b"\xff\xfe", b"\xfe\xff"} else "latin1"
         raise DataError(
             f"{path}, line {line}: not UTF-8 (byte 0x{raw[error.start]:02x}). Save the file as UTF-8, for example "
-            f"with `iconv -f latin1 -t utf-8`."
+            f"with `iconv -f {likely} -t utf-8`."
         ) from error
 
 

@@ -1,0 +1,117 @@
+"""What the classifier costs: time to fit, texts a second against the bare encoder, size on disk.
+
+    python bench/classifier.py [RUN] [--rounds N] [--texts N] [--threads N]
+
+RUN is a run folder of ``openprompt-meta train``; without one, a pool that has learned nothing (it costs the same). The
+two sides of the comparison take turns on the same texts, and the best round of each counts: what else the machine does
+can only slow a round down. Prints a table, and the same as JSON on the last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from openprompt_meta import MetaPromptClassifier
+from openprompt_meta.config import DatasetSection
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.use.adaptation import load_base_model
+
+WAY, SHOT = 5, 5
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", help="a run folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--texts", type=int, default=500)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+
+    split = open_dataset(DatasetSection()).test
+    chosen = [i for name in split.classes[:WAY] for i in split.indices[name][:SHOT]]
+    few, labels = [split.texts[i] for i in chosen], [split.labels[i] for i in chosen]
+    short = [split.texts[i % len(split)] for i in range(options.texts)]
+    long = [" ".join(split.texts[(10 * i + j) % len(split)] for j in range(10)) for i in range(options.texts // 10)]
+
+    classifier = MetaPromptClassifier(options.run)
+    classifier.fit(few, labels)  # loads the language model
+    (fitting,) = best_of(options.rounds, lambda: classifier.fit(few, labels))
+    found: dict[str, Any] = {
+        "threads": options.threads,
+        "fit_seconds": fitting,
+        "fit_examples": len(few),
+        "inner_steps": classifier.task_.meta.config.meta.inner_steps_eval,
+    }
+    for name, texts in (("short", short), ("long", long)):
+        ours, bare = best_of(
+            options.rounds,
+            lambda texts=texts: classifier.predict_proba(texts),
+            lambda texts=texts: encode(classifier, texts),
+        )
+        found[name] = {
+            "texts": len(texts),
+            "mean_words": sum(len(text.split()) for text in texts) / len(texts),
+            "texts_per_second": len(texts) / ours,
+            "bare_encoder_texts_per_second": len(texts) / bare,
+            "ratio": bare / ours,
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save_pretrained(Path(folder) / "saved")
+        found["bytes_on_disk"] = sum(file.stat().st_size for file in (Path(folder) / "saved").iterdir())
+    show(found)
+
+
+def best_of(rounds: int, *work: Callable[[], object]) -> list[float]:
+    """The shortest time of each, in seconds, over rounds in which they take turns."""
+    best = [float("inf")] * len(work)
+    for _ in range(rounds):
+        for i, do in enumerate(work):
+            started = time.perf_counter()
+            do()
+            best[i] = min(best[i], time.perf_counter() - started)
+    return best
+
+
+@torch.no_grad()
+def encode(classifier: MetaPromptClassifier, texts: list[str]) -> None:
+    """The bare encoder on the same texts: tokenised in one call, shortest first, as many tokens a batch as ours."""
+    loaded = load_base_model(classifier.task_.meta.config).loaded
+    budget = classifier.task_.meta.config.dataset.max_seq_length
+    rows = loaded.tokenizer(texts, truncation=True, max_length=budget)["input_ids"]
+    rows.sort(key=len)
+    while rows:
+        batch = [rows.pop(0)]
+        while rows and (len(batch) + 1) * len(rows[0]) <= classifier.batch_tokens:
+            batch.append(rows.pop(0))
+        padded = loaded.tokenizer.pad({"input_ids": batch}, return_tensors="pt")
+        loaded.model.base_model(**padded)
+
+
+def show(found: dict[str, Any]) -> None:
+    """A table for people, a line for programs."""
+    print(
+        f"fit on {found['fit_examples']} examples, {found['inner_steps']} inner steps   {found['fit_seconds']:.3f} s"
+    )
+    print(f"size on disk                            {found['bytes_on_disk'] / 1000:.0f} kB")
+    print(f"\n{'texts':<8}{'words':>7}{'texts/s':>10}{'bare encoder':>14}{'ratio':>8}")
+    for name in ("short", "long"):
+        row = found[name]
+        print(
+            f"{name:<8}{row['mean_words']:>7.1f}{row['texts_per_second']:>10.0f}"
+            f"{row['bare_encoder_texts_per_second']:>14.0f}{row['ratio']:>8.2f}"
+        )
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

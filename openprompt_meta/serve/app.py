@@ -1,0 +1,243 @@
+"""The service: its addresses, and what each does with a classifier."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import PurePath
+from time import perf_counter
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.exceptions import HTTPException
+
+from openprompt_meta import __version__
+from openprompt_meta.errors import DataError, NotFiniteError, TemplateError, VerbalizerError
+from openprompt_meta.serve import checks
+from openprompt_meta.serve.access import COOKIE, Access
+from openprompt_meta.serve.answers import Refusal, http_refusal, refusal_response, validation_refusal
+from openprompt_meta.serve.guard import Guard
+from openprompt_meta.serve.limits import Limits
+from openprompt_meta.serve.memory import give_back_memory
+from openprompt_meta.serve.pages import documentation, page_files
+from openprompt_meta.serve.schemas import (
+    ErrorAnswer,
+    ExplainAnswer,
+    ExplainRequest,
+    FitAnswer,
+    FitRequest,
+    ForgetAnswer,
+    HealthAnswer,
+    PredictAnswer,
+    Prediction,
+    PredictRequest,
+    TaskAnswer,
+    TasksAnswer,
+)
+from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore
+from openprompt_meta.serve.work import Workers
+from openprompt_meta.use.classifier import MetaPromptClassifier
+
+__all__ = ["build_app"]
+
+# What the texts, classes or words of a request can lead to; anything else is a fault of the service.
+_FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorAnswer, "description": "refused, with the reason"},
+    503: {"model": ErrorAnswer, "description": "too much is under way; try again soon"},
+}
+
+
+def build_app(classifier: MetaPromptClassifier, access: Access, limits: Limits | None = None) -> FastAPI:
+    """The service around one classifier, as an ASGI application.
+
+    Args:
+        classifier: where every new task starts from; if it is fitted, it is a task itself. It is not changed.
+        access: who may ask.
+        limits: how much.
+    """
+    limits = limits or Limits()
+    service = _Service(classifier, limits)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="openprompt_meta",
+        version=__version__,
+        description="Classifies text from a few examples a class, with a frozen language model and a meta-learned "
+        "pool of prompts. Refusals are JSON with one sentence under 'error'.",
+        # FastAPI's own pages load scripts from elsewhere; /docs below does not.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.add_middleware(Guard, access=access, limits=limits)
+    _add_refusals(app)
+    _add_api(app, service)
+    _add_pages(app, access)
+    return app
+
+
+class _Service:
+    """What the addresses share: the tasks and the threads."""
+
+    def __init__(self, classifier: MetaPromptClassifier, limits: Limits) -> None:
+        self.limits = limits
+        # The last part alone: where it lies on this machine is nobody's business.
+        self.model = PurePath(classifier.meta_learned.config.plm.model_path).name
+        self.predictions = Workers("predictions", limits.predictions_at_once, limits.predictions_waiting)
+        self.fits = Workers("fits", limits.fits_at_once, limits.fits_waiting)
+        most = min(classifier.adapt_examples, limits.adapt_examples)
+        self._start = copy.copy(classifier).set_params(adapt_examples=most)
+        fitted = hasattr(classifier, "task_")
+        self.tasks = TaskStore(limits.tasks, ServedTask(SERVED, classifier) if fitted else None)
+
+    async def fit(self, request: FitRequest) -> FitAnswer:
+        name = checks.checked_name(request.name)
+        texts, labels = checks.checked_classes(request.classes, self.limits)
+        words = checks.checked_label_words(request.label_words, list(dict.fromkeys(labels)), self.limits)
+        self.tasks.check_free(name, request.replace)
+        began = perf_counter()
+        task = await self.fits.run(partial(self._fitted, name, texts, labels, words))
+        forgotten = self.tasks.add(task, request.replace)
+        return FitAnswer(task=_described(task), seconds=perf_counter() - began, forgotten=forgotten)
+
+    def _fitted(
+        self, name: str, texts: list[str], labels: list[str], words: dict[str, list[str]] | None
+    ) -> ServedTask:
+        # A copy shares what was meta-learned, so that nothing is read from a disk again.
+        try:
+            return ServedTask(name, copy.copy(self._start).fit(texts, labels, words))
+        finally:
+            give_back_memory()
+
+    async def predict(self, request: PredictRequest) -> PredictAnswer:
+        texts = checks.checked_texts(request.texts, self.limits)
+        task = self._asked(request.task)
+        self.predictions.check_room()
+        answer = task.together.ask(texts)
+        await self.predictions.run(task.together.work)
+        rows = await asyncio.wrap_future(answer)
+        return PredictAnswer(task=task.name, predictions=[_prediction(task.classes, row) for row in rows])
+
+    async def explain(self, request: ExplainRequest) -> ExplainAnswer:
+        text = checks.checked_text(request.text, self.limits)
+        task = self._asked(request.task)
+        found = await self.predictions.run(lambda: task.classifier.explain(text).as_dict())
+        found["label"] = str(found["label"])
+        for row in (*found["classes"], *found["nearest_examples"]):
+            row["label"] = str(row["label"])
+        return ExplainAnswer(task=task.name, **found)
+
+    def health(self) -> HealthAnswer:
+        return HealthAnswer(
+            status="ok",
+            version=__version__,
+            model=self.model,
+            tasks=len(self.tasks),
+            predictions_under_way=self.predictions.under_way,
+            fits_under_way=self.fits.under_way,
+        )
+
+    def close(self) -> None:
+        self.predictions.close()
+        self.fits.close()
+
+    def _asked(self, name: str | None) -> ServedTask:
+        return self.tasks.get(None if name is None else checks.checked_name(name))
+
+
+def _add_api(app: FastAPI, service: _Service) -> None:
+    @app.post("/predict", responses=_REFUSALS)
+    async def predict(request: PredictRequest) -> PredictAnswer:
+        """Classify texts."""
+        return await service.predict(request)
+
+    @app.post("/explain", responses=_REFUSALS)
+    async def explain(request: ExplainRequest) -> ExplainAnswer:
+        """Classify a text, and say what the prompts and the examples had to do with it."""
+        return await service.explain(request)
+
+    @app.post("/fit", status_code=201, responses=_REFUSALS)
+    async def fit(request: FitRequest) -> FitAnswer:
+        """Learn a new task from a few examples a class. It is kept in memory under its name until others need room."""
+        return await service.fit(request)
+
+    @app.get("/tasks", responses=_REFUSALS)
+    async def tasks() -> TasksAnswer:
+        """The tasks that can be asked."""
+        return TasksAnswer(tasks=[_described(task) for task in service.tasks.all()])
+
+    @app.delete("/tasks/{name}", responses=_REFUSALS)
+    async def forget(name: str) -> ForgetAnswer:
+        """Delete a task."""
+        checked = checks.checked_name(name)
+        service.tasks.remove(checked)
+        return ForgetAnswer(deleted=checked)
+
+    @app.get("/health", responses=_REFUSALS)
+    async def health() -> HealthAnswer:
+        """Whether the service is well. Answers while fits and predictions are under way."""
+        return service.health()
+
+
+def _add_pages(app: FastAPI, access: Access) -> None:
+    for address, (content, media_type) in page_files().items():
+        app.add_api_route(address, _page(content, media_type, access), include_in_schema=False)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(documentation(app.openapi()))
+
+
+def _page(content: bytes, media_type: str, access: Access) -> Callable[[Request], Response]:
+    def page(request: Request) -> Response:
+        if access.is_token(request.query_params.get("token", "")):
+            # From here on the cookie speaks for the browser, and the token is out of its address bar.
+            answer = RedirectResponse("/", status_code=303)
+            answer.set_cookie(COOKIE, access.session, httponly=True, samesite="strict")
+            return answer
+        return Response(content, media_type=media_type)
+
+    return page
+
+
+def _add_refusals(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, error: Refusal) -> Response:
+        return refusal_response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return refusal_response(validation_refusal(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        return refusal_response(http_refusal(error.status_code), error.headers)
+
+    for kind in _FAULTS_OF_THE_REQUEST:
+        app.add_exception_handler(kind, _refused_by_the_classifier)
+
+
+async def _refused_by_the_classifier(request: Request, error: Exception) -> Response:
+    return refusal_response(Refusal(422, str(error)))
+
+
+def _described(task: ServedTask) -> TaskAnswer:
+    return TaskAnswer(name=task.name, classes=task.classes, examples=task.examples, served=task.name == SERVED)
+
+
+def _prediction(classes: list[str], probabilities: list[float]) -> Prediction:
+    by_class = dict(zip(classes, probabilities, strict=True))
+    label = max(by_class, key=by_class.__getitem__)
+    return Prediction(label=label, probability=by_class[label], probabilities=by_class)

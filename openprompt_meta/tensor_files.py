@@ -1,0 +1,68 @@
+"""Tensors with a few strings in one safetensors file that knows its own checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from openprompt_meta.files import read_limited, write_whole
+
+__all__ = ["DamagedFile", "digest", "packed", "read_tensors", "write_tensors"]
+
+_DIGEST = "sha256"
+
+
+class DamagedFile(Exception):  # noqa: N818 - never leaves this package; it carries the reason to the caller's message
+    """A file that is no safetensors file, or whose content is not what its checksum is of."""
+
+
+def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """``tensors`` and ``metadata`` as the bytes of a file, for :func:`~openprompt_meta.files.write_whole`."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    content: bytes = safetensors.torch.save(plain, {**metadata, _DIGEST: digest(plain, metadata)})
+    return content
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write ``tensors`` and ``metadata`` to ``path``. ``OSError`` if that fails; what was there then stays."""
+    write_whole(path, packed(tensors, metadata))
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata in ``path``, as they were written. Nothing in a file is executed.
+
+    A file without a checksum, from elsewhere, is taken at its word.
+
+    Raises:
+        OSError: the file cannot be read.
+        DamagedFile: it is cut, altered or something else.
+    """
+    content = read_limited(path)
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+        # KeyError: a type of number that this torch does not know.
+        raise DamagedFile(str(error)) from None
+    metadata: dict[str, str] = header.get("__metadata__", {})
+    expected = metadata.pop(_DIGEST, None)
+    if expected is not None and expected != digest(tensors, metadata):
+        raise DamagedFile("its content does not match its checksum")
+    return tensors, metadata
+
+
+def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+    """SHA-256 of names, types, shapes and bytes, whatever their order."""
+    found = hashlib.sha256(json.dumps(dict(metadata or {}), sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        found.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

@@ -1,0 +1,32 @@
+"""Classifiers on a tiny model, and a service around one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from service_tools import new_classifier, running
+
+from openprompt_meta.use.classifier import MetaPromptClassifier
+
+sys.path.append(str(Path(__file__).parents[1] / "runs"))  # small_runs
+
+
+@pytest.fixture(scope="session")
+def unfitted(tiny_mlm_folder: Callable[[str], Path]) -> MetaPromptClassifier:
+    return new_classifier(tiny_mlm_folder("bert"))
+
+
+@pytest.fixture(scope="session")
+def fitted(tiny_mlm_folder: Callable[[str], Path]) -> MetaPromptClassifier:
+    return new_classifier(tiny_mlm_folder("bert"), fitted=True)
+
+
+@pytest.fixture
+def service(fitted: MetaPromptClassifier) -> Iterator[httpx.Client]:
+    """A client of a service that came with the task of ``CLASSES``."""
+    with running(fitted) as client:
+        yield client
