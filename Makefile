@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
 BIN := $(VENV)/bin
 # Named one by one: pip 23.2 does not hand --config-settings on to what stands in a file.
-NO_DEPS = $(shell sed 's/\#.*//' requirements/no-deps.txt)
+NO_DEPS = $(strip $(shell sed 's/\#.*//' requirements/no-deps.txt))
 # Conflicts are expected: OpenPrompt and learn2learn ask for what cannot be had, and are installed without it.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-warn-conflicts -q
 

@@ -22,7 +22,7 @@ import torch
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config import DatasetSection
 from openprompt_meta.data.configured import open_dataset
-from openprompt_meta.use.adaptation import load_base_model
+from openprompt_meta.use.base_model import load_base_model
 
 WAY, SHOT = 5, 5
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from openprompt_meta.files import read_limited, write_whole
 
-__all__ = ["DamagedFile", "digest", "packed", "read_tensors", "write_tensors"]
+__all__ = ["DamagedFile", "digest", "map_tensors", "packed", "read_tensors", "write_tensors"]
 
 _DIGEST = "sha256"
 
@@ -54,6 +54,22 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     metadata: dict[str, str] = header.get("__metadata__", {})
     expected = metadata.pop(_DIGEST, None)
     if expected is not None and expected != digest(tensors, metadata):
+        raise DamagedFile("its content does not match its checksum")
+    return tensors, metadata
+
+
+def map_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What :func:`read_tensors` gives, with the tensors mapped from the disk instead of read into memory.
+
+    For large files that are read again and again; one without a checksum is refused.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, KeyError) as error:
+        raise DamagedFile(str(error)) from None
+    if metadata.pop(_DIGEST, None) != digest(tensors, metadata):
         raise DamagedFile("its content does not match its checksum")
     return tensors, metadata
 

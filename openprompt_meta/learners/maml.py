@@ -17,7 +17,7 @@ from openprompt_meta.learners.task import Task
 from openprompt_meta.prompts import PromptPool
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = ["MamlLearner"]
+__all__ = ["MamlLearner", "adapt_clones"]
 
 
 class MamlLearner(MetaLearner):
@@ -57,7 +57,7 @@ class MamlLearner(MetaLearner):
             with task_randomness(self.base_learner.seed, group[0]):
                 opened = self.base_learner.open(group)
                 learners = [self._maml.clone() for _ in group]
-                inner += self._adapt(opened, learners, self.inner_steps)
+                inner += adapt_clones(opened, learners, self.inner_steps)
                 predicted = opened.query_log_probabilities([one.module for one in learners], self.inner_steps)
                 group_losses = opened.query_losses(predicted)
                 (torch.stack(group_losses).sum() / len(tasks)).backward()
@@ -77,7 +77,7 @@ class MamlLearner(MetaLearner):
         with task_randomness(self.base_learner.seed, tasks[0]), evaluation_mode(self.base_learner.classifier):
             opened = self.base_learner.open(tasks)
             learners = [self._maml.clone(first_order=True) for _ in tasks]
-            inner = self._adapt(opened, learners, steps)
+            inner = adapt_clones(opened, learners, steps)
             with torch.no_grad():
                 predicted = opened.query_log_probabilities([one.module for one in learners], steps)
                 losses = opened.query_losses(predicted)
@@ -85,16 +85,6 @@ class MamlLearner(MetaLearner):
             TaskOutcome(task.index, _accuracy(one, task), loss.item(), inner_losses, one.cpu())
             for task, one, loss, inner_losses in zip(tasks, predicted, losses, inner, strict=True)
         ]
-
-    def _adapt(self, opened: OpenTasks, learners: Sequence[Any], steps: int) -> list[list[float]]:
-        """Take ``steps`` inner steps with each learner; the support losses before each step, task by task."""
-        losses: list[list[float]] = [[] for _ in learners]
-        for step in range(steps):
-            now = opened.support_losses([learner.module for learner in learners], step)
-            _adapt_together(learners, now)
-            for of_task, loss in zip(losses, now, strict=True):
-                of_task.append(loss.item())
-        return losses
 
     def _gradient_norm(self, tasks: Sequence[Task]) -> float:
         """Length of the meta-gradient, refused before it can spoil the pool if it is not a number."""
@@ -107,6 +97,26 @@ class MamlLearner(MetaLearner):
                 "were. Lower inner_lr, or look at the task's texts."
             )
         return norm
+
+
+def adapt_clones(opened: OpenTasks, clones: Sequence[Any], steps: int) -> list[list[float]]:
+    """Take ``steps`` inner steps on each task's support set.
+
+    Args:
+        opened: the tasks.
+        clones: one for each, made by learn2learn's ``MAML.clone``; their pools are changed.
+        steps: the paper's J.
+
+    Returns:
+        The support losses before each step, task by task.
+    """
+    losses: list[list[float]] = [[] for _ in clones]
+    for step in range(steps):
+        now = opened.support_losses([clone.module for clone in clones], step)
+        _adapt_together(clones, now)
+        for of_task, loss in zip(losses, now, strict=True):
+            of_task.append(loss.item())
+    return losses
 
 
 def _adapt_together(learners: Sequence[Any], losses: Sequence[Tensor]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 
@@ -13,9 +12,9 @@ from openprompt_meta.data import EpisodeSampler, TextDataset
 from openprompt_meta.learners import BaseLearner, MamlLearner, MetaLearner
 from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
 from openprompt_meta.methods.task_source import TaskSource
+from openprompt_meta.methods.verbalizer import build_verbalizer
 from openprompt_meta.model import LoadedMLM, MaskClassifier
-from openprompt_meta.prompts import EpisodicVerbalizer, PromptPoolTemplate
-from openprompt_meta.prompts.registry import VERBALIZERS
+from openprompt_meta.prompts import PromptPoolTemplate
 
 __all__ = ["MetaPrompter", "build_metaprompter"]
 
@@ -64,10 +63,7 @@ def build_metaprompter(
         seed=seed,
         max_seq_length=config.dataset.max_seq_length,
     ).to(loaded.model.device)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)  # for a verbalizer that starts at random
-        verbalizer = _verbalizer(config, loaded)
-    classifier = build_classifier(config, loaded, template, verbalizer)
+    classifier = build_classifier(config, loaded, template, build_verbalizer(config, loaded, seed))
     base_learner = BaseLearner(
         classifier, meta.loss, meta.label_embeddings, meta.first_order, seed, tokens_at_once(config)
     )
@@ -82,12 +78,3 @@ def build_metaprompter(
         for split in (dataset.train, dataset.valid, dataset.test)
     }
     return MetaPrompter(learner, classifier, sources)
-
-
-def _verbalizer(config: RunConfig, loaded: LoadedMLM) -> EpisodicVerbalizer:
-    settings: dict[str, Any] = asdict(getattr(config, config.verbalizer))
-    # Classes and their words come with each task.
-    verbalizer: EpisodicVerbalizer = VERBALIZERS[config.verbalizer](
-        tokenizer=loaded.tokenizer, model=loaded.model, **settings
-    )
-    return verbalizer

@@ -11,22 +11,19 @@ __all__ = ["bytes_of", "fingerprint"]
 
 
 def fingerprint(model: nn.Module) -> str:
-    """sha256 over names, types, shapes and bytes of everything that ``state_dict`` holds.
+    """sha256 over the types, shapes and bytes of a model's parameters.
 
-    Weights that are tied count once, under their first name, so that a model saved and loaded stays the same.
+    Sorted by content: names of tensors differ between versions of transformers, their values do not.
     """
-    digest = hashlib.sha256()
-    seen: set[int] = set()
-    for name, value in model.state_dict().items():
-        if value.data_ptr() in seen:
-            continue
-        seen.add(value.data_ptr())
-        digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
-        digest.update(bytes_of(value))
-    return digest.hexdigest()
+    digests = sorted(_digest(value) for value in model.parameters())
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def bytes_of(value: Tensor) -> bytes | memoryview:
     """The bytes of a tensor, without a copy if it is contiguous and on the CPU."""
     flat = value.detach().cpu().contiguous().view(-1)
     return flat.view(torch.uint8).numpy().data if flat.numel() else b""
+
+
+def _digest(value: Tensor) -> str:
+    return f"{tuple(value.shape)} {value.dtype} {hashlib.sha256(bytes_of(value)).hexdigest()}"

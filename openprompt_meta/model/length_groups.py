@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["divide_batch", "length_groups"]
+__all__ = ["divide_batch", "groups_by_length", "length_groups"]
 
 # What a further forward pass costs besides its tokens, in tokens: small, but forty tiny passes are slower than one.
 _PASS_COST = 256
@@ -39,6 +39,18 @@ def length_groups(lengths: Sequence[int], pass_cost: int = _PASS_COST) -> list[l
         groups.append([row for length in steps[start:end] for row in rows[length]])
         end = start
     return groups[::-1]
+
+
+def groups_by_length(lengths: Sequence[int], most_tokens: int) -> Iterator[list[int]]:
+    """Rows in groups, shortest first, of at most ``most_tokens`` padded tokens or one row each."""
+    group: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and (len(group) + 1) * lengths[row] > most_tokens:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
 
 
 def divide_batch(batch: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Tensor]:

@@ -11,21 +11,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from openprompt_meta.files import write_whole
 from openprompt_meta.model.fingerprint import bytes_of, fingerprint
+from openprompt_meta.model.length_groups import groups_by_length
 from openprompt_meta.model.packed_encoder import packed_encoder
 from openprompt_meta.model.token_rows import TokenRows
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
+from openprompt_meta.tensor_files import DamagedFile, map_tensors, write_tensors
 
 __all__ = ["default_cache_folder", "query_vectors"]
 
@@ -67,8 +66,7 @@ def query_vectors(
     computed = _compute(texts, function, show_progress)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        metadata = {"format": FORMAT, "format_version": FORMAT_VERSION, "key": key, "sha256": _sha256(computed)}
-        write_whole(file, safetensors.torch.save({_TENSOR: computed}, metadata))
+        write_tensors(file, {_TENSOR: computed}, _metadata(key))
     except OSError as error:  # a run must not fail for want of a cache
         logger.warning("Query vectors cannot be kept in %s (%s); they are computed anew next time.", folder, error)
         return computed
@@ -88,24 +86,19 @@ def _key(texts: TokenRows, encoder: nn.Module) -> str:
 def _read(file: Path, key: str, rows: int) -> Tensor | None:
     """What a file keeps under ``key``; ``None`` if there is no file, or it is not what it should be."""
     try:
-        with safe_open(file, framework="pt") as opened:
-            metadata: Mapping[str, str] = opened.metadata() or {}
-            wanted = {"format": FORMAT, "format_version": FORMAT_VERSION, "key": key}
-            if any(metadata.get(name) != value for name, value in wanted.items()):
-                raise ValueError("it was made for something else")
-            queries: Tensor = opened.get_tensor(_TENSOR)
-        if queries.dim() != 2 or len(queries) != rows or _sha256(queries) != metadata.get("sha256"):
-            raise ValueError("its content is not what was written")
+        tensors, metadata = map_tensors(file)
+        if metadata != _metadata(key) or tensors.keys() != {_TENSOR} or len(tensors[_TENSOR]) != rows:
+            raise DamagedFile("it was made for something else")
     except FileNotFoundError:
         return None
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, DamagedFile) as error:
         logger.warning("The query vectors in %s cannot be used (%s); they are computed anew.", file, error)
         return None
-    return queries
+    return tensors[_TENSOR]
 
 
-def _sha256(queries: Tensor) -> str:
-    return hashlib.sha256(bytes_of(queries)).hexdigest()
+def _metadata(key: str) -> dict[str, str]:
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, "key": key}
 
 
 @torch.no_grad()
@@ -117,7 +110,7 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     order: list[int] = []
     bar = tqdm(total=len(texts), desc="query vectors", unit="text", leave=False, disable=not show_progress)
     with bar, evaluation_mode(function.encoder):
-        for indices in _by_length(texts.lengths.tolist()):
+        for indices in groups_by_length(texts.lengths.tolist(), _TOKENS_AT_ONCE):
             batch = {key: value.to(device) for key, value in texts.batch(indices).items()}
             answer = _ask(function, batch) if packed is None else packed.at_mask(batch)
             found.append(answer.to(torch.promote_types(answer.dtype, torch.float32)).cpu())
@@ -126,17 +119,6 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     queries = torch.empty(len(texts), found[0].shape[1], dtype=found[0].dtype)
     queries[torch.tensor(order)] = torch.cat(found)
     return queries
-
-
-def _by_length(lengths: list[int]) -> Iterator[list[int]]:
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    start = 0
-    while start < len(order):
-        end = start + 1
-        while end < len(order) and (end + 1 - start) * lengths[order[end]] <= _TOKENS_AT_ONCE:
-            end += 1
-        yield order[start:end]
-        start = end
 
 
 def _ask(function: QueryFunction, batch: Mapping[str, Any]) -> Tensor:

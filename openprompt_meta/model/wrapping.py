@@ -19,6 +19,7 @@ Row = Mapping[str, Sequence[int]]
 
 _TEXTS_AT_ONCE = 4096
 _ORDINARY = 20_000  # characters; a text may be a megabyte, of which a few hundred tokens are kept
+_CHARACTERS_A_WORD = 32  # a text with more is looked at word by word
 
 
 def wrap_texts(texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any) -> TokenRows:
@@ -138,7 +139,7 @@ class _Frame:
 
 def _first_words(text: str, count: int) -> str:
     """The text, or if it is very long, what stands before the white space behind its first ``count`` words."""
-    if len(text) <= max(_ORDINARY, 32 * count):
+    if len(text) <= _CHARACTERS_A_WORD * count:
         return text
     ends = (match.start() + 1 for match in re.finditer(r"[^ \t\r\n][ \t\r\n]", text))
     return text[: next(islice(ends, count - 1, None), len(text))]

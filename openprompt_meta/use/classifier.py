@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.use.adaptation import Predictor, Support, adapt
+from openprompt_meta.use.adaptation import Support, adapt
 from openprompt_meta.use.artefact import Stored, read_artefact, write_artefact
 from openprompt_meta.use.explanation import ClassProbability, Explanation, NearestExample, NearestWord
 from openprompt_meta.use.fitted import FittedTask, words_of
@@ -32,6 +32,7 @@ from openprompt_meta.use.inputs import (
     conflicting_texts,
 )
 from openprompt_meta.use.meta_learned import Changes, MetaLearned, base_model_of, changed, fresh, of_run
+from openprompt_meta.use.prediction import Predictor
 
 __all__ = ["MetaPromptClassifier", "NotFitted"]
 

@@ -15,7 +15,8 @@ from openprompt_meta.config import RunConfig
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
-from openprompt_meta.use.adaptation import BaseModel, fresh_pool, load_base_model, run_pool
+from openprompt_meta.use.base_model import BaseModel, load_base_model
+from openprompt_meta.use.pools import fresh_pool, run_pool
 
 __all__ = ["Changes", "MetaLearned", "base_model_of", "changed", "fresh", "of_run"]
 
@@ -60,6 +61,7 @@ def changed(config: RunConfig, changes: Changes) -> RunConfig:
     Raises:
         ConfigError: a change is out of its range, or the verbalizer has no λ.
     """
+    config = replace(config, plm=replace(config.plm, dropout=False))
     steps, rate, mix = changes.inner_steps, changes.inner_lr, changes.mix_lambda
     if steps is not None:
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:

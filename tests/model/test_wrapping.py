@@ -141,7 +141,6 @@ def test_of_a_very_long_text_only_the_beginning_is_tokenised_and_it_is_enough(
     mlm = tiny(family)
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEMPLATES[0], num_prompts=2, prompt_length=3, seed=0)
     wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=40)
-    monkeypatch.setattr(module, "_ORDINARY", 200)
     texts = ["rain and storm " * 400, "rain", " \n" * 5000 + "rain", "x" * 4000, "\u200b " * 3000 + "the rain"]
     expected = [wrap_one_by_one(one, template, wrapper) for one in texts]
     seen: list[int] = []

@@ -317,7 +317,7 @@ def test_what_is_left_out_of_a_long_text_makes_no_difference(
     fitted: MetaPromptClassifier, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = fitted.predict_proba([text])
-    monkeypatch.setattr("openprompt_meta.use.adaptation._first_words", lambda text, count: text)
+    monkeypatch.setattr("openprompt_meta.model.wrapping._first_words", lambda text, count: text)
     assert np.array_equal(fitted.predict_proba([text]), quick)
 
 
