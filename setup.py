@@ -33,6 +33,7 @@ setup(
         "numpy",
         "tqdm",
         "packaging",
+        "huggingface_hub",
         # What OpenPrompt imports.
         "datasets>=4",
         "rouge",

@@ -9,7 +9,8 @@ import pickle
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ import torch
 from conftest import LABELS, QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier, PromptPoolTemplate, load_mlm
+from openprompt_meta.config import RunConfig
 from openprompt_meta.errors import ArtefactError, DataError, ModelError
-from openprompt_meta.use.artefact import FILES, read_artefact, whole_folder
+from openprompt_meta.use.artefact import FILES, Stored, read_artefact, whole_folder
+from openprompt_meta.use.fitted import FittedTask
 
 
 @pytest.fixture
@@ -395,7 +398,11 @@ def test_tensors_that_do_not_fit_are_refused(saved: Path, name: str, tensor: str
 def test_a_verbalizer_or_pool_of_another_size_is_refused(saved: Path) -> None:
     name = "classifier.safetensors"
     tensors = safetensors.torch.load_file(saved / name)
-    for change in ({"verbalizer.feature_sum": torch.zeros(2, 5)}, {"verbalizer.strange": torch.zeros(1)}):
+    for change in (
+        {"verbalizer.feature_sum": torch.zeros(2, 5)},
+        {"verbalizer.feature_sum": torch.full((3, 32), float("nan"))},
+        {"verbalizer.strange": torch.zeros(1)},
+    ):
         safetensors.torch.save_file({**tensors, **change}, saved / name)
         seal(saved, name)
         with pytest.raises(ModelError, match="verbalizer"):
@@ -582,14 +589,45 @@ def test_a_writer_at_work_is_not_cleared_away(fitted: MetaPromptClassifier, save
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
 
 
+def _one_bit_off(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    name = min(tensors)
+    return {**tensors, name: torch.nextafter(tensors[name], torch.tensor(9.0))}
+
+
+DIFFERENT: list[Callable[[Stored, FittedTask], Stored]] = [
+    lambda stored, task: replace(stored, task=None),
+    lambda stored, task: replace(stored, task=replace(task, classes=("food", "sport", "wether"))),
+    lambda stored, task: replace(stored, task=replace(task, labels=task.labels[::-1])),
+    lambda stored, task: replace(stored, task=replace(task, texts=None)),
+    lambda stored, task: replace(stored, task=replace(task, label_words={"food": ("soup",)})),
+    lambda stored, task: replace(stored, meta=replace(stored.meta, seed=1)),
+    lambda stored, task: replace(stored, meta=replace(stored.meta, config=RunConfig())),
+    lambda stored, task: replace(stored, meta=replace(stored.meta, pool=_one_bit_off(stored.meta.pool))),
+    *(
+        lambda stored, task, name=name: replace(  # type: ignore[misc]
+            stored,
+            task=replace(task, adapted=replace(task.adapted, **{name: _one_bit_off(getattr(task.adapted, name))})),
+        )
+        for name in ("pool", "verbalizer")
+    ),
+    lambda stored, task: replace(
+        stored,
+        task=replace(task, adapted=replace(task.adapted, features=_one_bit_off({"": task.adapted.features})[""])),
+    ),
+]
+
+
+@pytest.mark.parametrize("change", DIFFERENT)
 def test_what_reads_back_as_something_else_does_not_replace(
-    fitted: MetaPromptClassifier, saved: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: MetaPromptClassifier,
+    saved: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Stored, FittedTask], Stored],
 ) -> None:
     from openprompt_meta.use.artefact import writing
 
     before = content_of(saved)
-    other = writing.read_artefact(saved)
-    fitted.fit(TEXTS[:4], LABELS[:4])
+    other = change(read_artefact(saved), fitted.task_)
     monkeypatch.setattr(writing, "read_artefact", lambda folder: other)
     with pytest.raises(ArtefactError, match="reads back as something else"):
         fitted.save_pretrained(saved)

@@ -6,6 +6,8 @@ import copy
 import json
 import logging
 import pickle
+import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +155,24 @@ def test_a_run_without_a_checkpoint_is_refused_with_the_way_to_get_one(tiny_run:
         MetaPromptClassifier.from_run(tmp_path)
     with pytest.raises(RunError, match="not a run folder"):
         MetaPromptClassifier.from_run(tmp_path / "nowhere")
+
+
+def test_a_run_of_a_newer_version_is_refused(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    written = (tmp_path / "run" / "config.yaml").read_text("utf-8")
+    newer = re.sub(r"^version: \d+", "version: 99", written, flags=re.MULTILINE)
+    assert newer != written
+    (tmp_path / "run" / "config.yaml").write_text(newer, "utf-8")
+    with pytest.raises(ConfigError, match="99"):
+        MetaPromptClassifier.from_run(tmp_path / "run")
+
+
+def test_a_checkpoint_that_was_cut_is_refused(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    checkpoint = tmp_path / "run" / "seed-0" / "checkpoints" / "best.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-7])
+    with pytest.raises(CheckpointError, match="damaged"):
+        MetaPromptClassifier.from_run(tmp_path / "run")
 
 
 def test_more_examples_than_may_take_part_still_make_the_label_embeddings(tiny_run: Path) -> None:
