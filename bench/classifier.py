@@ -1,6 +1,6 @@
 """What the classifier costs: time to fit, texts a second against the bare encoder, size on disk.
 
-    python bench/classifier.py [RUN] [--rounds N] [--texts N] [--threads N]
+    python -m bench.classifier [RUN] [--rounds N] [--texts N] [--threads N]
 
 RUN is a run folder of ``openprompt-meta train``; without one, a pool that has learned nothing (it costs the same). The
 two sides of the comparison take turns on the same texts, and the best round of each counts: what else the machine does
@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bench.timing import alternate, best_of
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config import DatasetSection
 from openprompt_meta.data.configured import open_dataset
@@ -45,7 +45,7 @@ def main() -> None:
 
     classifier = MetaPromptClassifier(options.run)
     classifier.fit(few, labels)  # loads the language model
-    (fitting,) = best_of(options.rounds, lambda: classifier.fit(few, labels))
+    fitting = best_of(lambda: classifier.fit(few, labels), options.rounds)
     found: dict[str, Any] = {
         "threads": options.threads,
         "fit_seconds": fitting,
@@ -53,11 +53,14 @@ def main() -> None:
         "inner_steps": classifier.task_.meta.config.meta.inner_steps_eval,
     }
     for name, texts in (("short", short), ("long", long)):
-        ours, bare = best_of(
+        times = alternate(
+            {
+                "ours": partial(classifier.predict_proba, texts),
+                "bare": partial(encode, classifier, texts),
+            },
             options.rounds,
-            lambda texts=texts: classifier.predict_proba(texts),
-            lambda texts=texts: encode(classifier, texts),
         )
+        ours, bare = times.best["ours"], times.best["bare"]
         found[name] = {
             "texts": len(texts),
             "mean_words": sum(len(text.split()) for text in texts) / len(texts),
@@ -69,17 +72,6 @@ def main() -> None:
         classifier.save_pretrained(Path(folder) / "saved")
         found["bytes_on_disk"] = sum(file.stat().st_size for file in (Path(folder) / "saved").iterdir())
     show(found)
-
-
-def best_of(rounds: int, *work: Callable[[], object]) -> list[float]:
-    """The shortest time of each, in seconds, over rounds in which they take turns."""
-    best = [float("inf")] * len(work)
-    for _ in range(rounds):
-        for i, do in enumerate(work):
-            started = time.perf_counter()
-            do()
-            best[i] = min(best[i], time.perf_counter() - started)
-    return best
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """The service under load: so many clients at once for so long, over loopback, against the real command.
 
-    python bench/service.py                          # 64 clients for a minute on the packaged encoder
-    python bench/service.py --clients 8 --seconds 5  # a short trial
+    python -m bench.service                          # 64 clients for a minute on the packaged encoder
+    python -m bench.service --clients 8 --seconds 5  # a short trial
 
 Every client sends a request as soon as it has the answer to the one before. A probe asks /health four times a second.
 Prints requests, errors, latency, and processor time and memory of the service (on Linux).
@@ -92,7 +92,8 @@ def _fitted(folder: Path) -> Path:
     for text, label in zip(split.texts, split.labels, strict=True):
         by_class.setdefault(label, []).append(text)
     chosen = [(text, label) for label in sorted(by_class)[:5] for text in by_class[label][:5]]
-    MetaPromptClassifier().fit(*zip(*chosen, strict=True)).save_pretrained(folder)
+    texts, labels = zip(*chosen, strict=True)
+    MetaPromptClassifier().fit(texts, labels).save_pretrained(folder)
     return folder
 
 
@@ -143,6 +144,8 @@ async def _client(
 ) -> None:
     draw = random.Random(seed)  # noqa: S311 - no secret
     while perf_counter() < end:
+        path: str
+        body: dict[str, Any]
         if draw.random() < options.explain:
             path, body = "/explain", {"text": draw.choice(texts)}
         else:

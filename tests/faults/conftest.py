@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))  # small_runs
-
 from failing_disks import LimitedDisk, TmpfsDisk, mounted
 from fault_tools import SmallRun, VictimServer
 

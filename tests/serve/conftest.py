@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from service_tools import new_classifier, running
 
 from openprompt_meta.use.classifier import MetaPromptClassifier
-
-sys.path.append(str(Path(__file__).parents[1] / "runs"))  # small_runs
 
 
 @pytest.fixture(scope="session")

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "runs"))  # small_runs
+from few_texts import LABELS, TEXTS
 
 if TYPE_CHECKING:
     from openprompt_meta import MetaPromptClassifier
-
-TEXTS = (
-    "rain and wind in the city",
-    "a storm on my trip",
-    "the team was good",
-    "what a great goal",
-    "the player was bad",
-    "soup and a cheap dish",
-)
-LABELS = ("weather", "weather", "sport", "sport", "sport", "food")
-QUESTIONS = ("will it rain", "who was the best player of the game", "cook me a soup", "sun", "i want to eat at night")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from conftest import LABELS, QUESTIONS, TEXTS
+from few_texts import LABELS, QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier, PromptPoolTemplate, load_mlm
 from openprompt_meta.config import RunConfig

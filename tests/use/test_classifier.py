@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import LABELS, QUESTIONS, TEXTS
+from few_texts import LABELS, QUESTIONS, TEXTS
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 

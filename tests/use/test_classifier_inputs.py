@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import LABELS, QUESTIONS, TEXTS
+from few_texts import LABELS, QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.errors import DataError, OpenPromptMetaError

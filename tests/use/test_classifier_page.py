@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import LABELS, TEXTS
+from few_texts import LABELS, TEXTS
 
 from openprompt_meta.cli import build_parser, main
 from openprompt_meta.use.artefact import FILES

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import LABELS, QUESTIONS, TEXTS
+from few_texts import LABELS, QUESTIONS, TEXTS
 from joblib import parallel_config
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import SkipTestWarning

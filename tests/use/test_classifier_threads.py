@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import LABELS, QUESTIONS, TEXTS
+from few_texts import LABELS, QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pytest
 import yaml
-from conftest import QUESTIONS, TEXTS
+from few_texts import QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.errors import ArtefactError
