@@ -16,9 +16,20 @@ class MaskedLMTokenizerWrapper(MLMTokenizerWrapper):
 
     add_special_tokens = add_special_tokens
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _allow_long_texts(self.tokenizer)
+
     def truncate(self, encoder_inputs: dict[str, list[list[int]]]) -> dict[str, Any]:
         """OpenPrompt's, without the parts that have no token: two of its methods look at the first one of each."""
         full = [i for i, part in enumerate(encoder_inputs["input_ids"]) if part]
         kept = {key: [parts[i] for i in full] for key, parts in encoder_inputs.items()}
         cut: dict[str, Any] = super().truncate(kept)
         return cut
+
+
+def _allow_long_texts(tokenizer: Any) -> None:
+    """Keep transformers from warning of texts that are longer than the model takes: the wrapper cuts them."""
+    warned = getattr(tokenizer, "deprecation_warnings", None)
+    if isinstance(warned, dict):
+        warned["sequence-length-is-longer-than-the-specified-maximum"] = True

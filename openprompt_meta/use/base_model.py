@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from openprompt_meta.config import RunConfig
 from openprompt_meta.methods import load_language_model
@@ -55,7 +54,6 @@ def load_base_model(config: RunConfig) -> BaseModel:
         if key not in _loaded:
             loaded = load_language_model(config)
             loaded.model.eval()
-            _allow_long_texts(loaded.tokenizer)
             vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
             found = BaseModel(
                 loaded,
@@ -67,13 +65,6 @@ def load_base_model(config: RunConfig) -> BaseModel:
                 del _loaded[next(iter(_loaded))]
             _loaded[key] = found
         return _loaded[key]
-
-
-def _allow_long_texts(tokenizer: Any) -> None:
-    """Keep transformers from warning of texts that are longer than the model takes: they are cut here."""
-    warned = getattr(tokenizer, "deprecation_warnings", None)
-    if isinstance(warned, dict):
-        warned["sequence-length-is-longer-than-the-specified-maximum"] = True
 
 
 def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
