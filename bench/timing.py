@@ -25,8 +25,8 @@ def alternate(
 ) -> Times:
     """Time each way once a round, after one round that does not count.
 
-    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds. On a busy
-    machine ``time.process_time`` is the better clock: it leaves out the time that others had the processor.
+    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds. On a
+    busy machine ``time.process_time`` is the better clock: it leaves out the time that others had the processor.
     """
     best: dict[str, float] = {}
     for number in range(rounds + 1):
