@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from bench.timing import alternate, best_of
+from bench.timing import alternate, best_of, use_clock
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config import DatasetSection
 from openprompt_meta.data.configured import open_dataset
@@ -38,7 +38,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpu-time", action="store_true")
     options = parser.parse_args()
-    clock = time.process_time if options.cpu_time else time.perf_counter
+    if options.cpu_time:
+        use_clock(time.process_time)
     torch.set_num_threads(options.threads)
 
     split = open_dataset(DatasetSection()).test
@@ -49,7 +50,7 @@ def main() -> None:
 
     classifier = MetaPromptClassifier(options.run)
     classifier.fit(few, labels)  # loads the language model
-    fitting = best_of(lambda: classifier.fit(few, labels), options.rounds, clock)
+    fitting = best_of(lambda: classifier.fit(few, labels), options.rounds)
     found: dict[str, Any] = {
         "threads": options.threads,
         "clock": clock.__name__,
@@ -64,7 +65,6 @@ def main() -> None:
                 "bare": partial(encode, classifier, texts),
             },
             options.rounds,
-            clock,
         )
         ours, bare = times.best["ours"], times.best["bare"]
         found[name] = {

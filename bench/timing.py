@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Times", "alternate", "best_of"]
+__all__ = ["Times", "alternate", "best_of", "use_clock"]
 
 
 @dataclass(frozen=True)
@@ -20,25 +20,33 @@ class Times:
         return self.best[slow] / self.best[fast]
 
 
-def alternate(
-    ways: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
-) -> Times:
+_clock: list[Callable[[], float]] = [time.perf_counter]
+
+
+def use_clock(clock: Callable[[], float]) -> None:
+    """Time by another clock from here on.
+
+    On a busy machine ``time.process_time`` is the better one: it leaves out the time that others had the processor.
+    """
+    _clock[0] = clock
+
+
+def alternate(ways: Mapping[str, Callable[[], object]], rounds: int) -> Times:
     """Time each way once a round, after one round that does not count.
 
-    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds. On a
-    busy machine ``time.process_time`` is the better clock: it leaves out the time that others had the processor.
+    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds.
     """
     best: dict[str, float] = {}
     for number in range(rounds + 1):
         for name, way in ways.items():
-            started = clock()
+            started = _clock[0]()
             way()
-            taken = clock() - started
+            taken = _clock[0]() - started
             if number:
                 best[name] = min(taken, best.get(name, taken))
     return Times(best)
 
 
-def best_of(way: Callable[[], object], rounds: int, clock: Callable[[], float] = time.perf_counter) -> float:
+def best_of(way: Callable[[], object], rounds: int) -> float:
     """Best time of one way, in seconds."""
-    return alternate({"it": way}, rounds, clock).best["it"]
+    return alternate({"it": way}, rounds).best["it"]
