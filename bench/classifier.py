@@ -53,7 +53,7 @@ def main() -> None:
     fitting = best_of(lambda: classifier.fit(few, labels), options.rounds)
     found: dict[str, Any] = {
         "threads": options.threads,
-        "clock": clock.__name__,
+        "clock": "processor" if options.cpu_time else "wall",
         "fit_seconds": fitting,
         "fit_examples": len(few),
         "inner_steps": classifier.task_.meta.config.meta.inner_steps_eval,
