@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openprompt_meta.files import read_limited, write_whole
 
-__all__ = ["DamagedFile", "digest", "map_tensors", "packed", "read_tensors", "write_tensors"]
+__all__ = ["DamagedFile", "bytes_of", "digest", "map_tensors", "packed", "read_tensors", "write_tensors"]
 
 _DIGEST = "sha256"
 
@@ -78,7 +78,13 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = N
     """SHA-256 of names, types, shapes and bytes, whatever their order."""
     found = hashlib.sha256(json.dumps(dict(metadata or {}), sort_keys=True).encode())
     for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
+        value = tensors[name]
         found.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+        found.update(bytes_of(value))
     return found.hexdigest()
+
+
+def bytes_of(value: Tensor) -> bytes | memoryview:
+    """The bytes of a tensor, without a copy if it is contiguous and on the CPU."""
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data if flat.numel() else b""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-import torch
 from torch import Tensor, nn
 
-__all__ = ["bytes_of", "fingerprint"]
+from openprompt_meta.tensor_files import bytes_of
+
+__all__ = ["fingerprint"]
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -17,12 +18,6 @@ def fingerprint(model: nn.Module) -> str:
     """
     digests = sorted(_digest(value) for value in model.parameters())
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def bytes_of(value: Tensor) -> bytes | memoryview:
-    """The bytes of a tensor, without a copy if it is contiguous and on the CPU."""
-    flat = value.detach().cpu().contiguous().view(-1)
-    return flat.view(torch.uint8).numpy().data if flat.numel() else b""
 
 
 def _digest(value: Tensor) -> str:

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from openprompt_meta.model.fingerprint import bytes_of, fingerprint
+from openprompt_meta.model.fingerprint import fingerprint
 from openprompt_meta.model.length_groups import groups_by_length
 from openprompt_meta.model.packed_encoder import packed_encoder
 from openprompt_meta.model.token_rows import TokenRows
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
-from openprompt_meta.tensor_files import DamagedFile, map_tensors, write_tensors
+from openprompt_meta.tensor_files import DamagedFile, bytes_of, map_tensors, write_tensors
 
 __all__ = ["default_cache_folder", "query_vectors"]
 
