@@ -28,7 +28,7 @@ run: $(STAMP) ## do the main job: the quick start on the data that ships
 	@$(BIN)/python runners/quickstart.py
 
 test: $(STAMP) ## run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto
 
 lint: $(STAMP) ## check style, format and types
 	@$(BIN)/ruff check .

@@ -46,7 +46,7 @@ setup(
     ],
     extras_require={
         "serve": ["fastapi", "uvicorn"],
-        "dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib", "httpx", "playwright"],
+        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "matplotlib", "httpx", "playwright"],
     },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[

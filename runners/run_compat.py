@@ -118,7 +118,18 @@ def run_tests(role: str, python: str) -> Result:
     versions: dict[str, str] = json.loads(execute([python, "-c", ask, *SHOWN], capture=True))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [python, "-m", "pytest", "-m", MARKED, "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command = [
+            python,
+            "-m",
+            "pytest",
+            "-n",
+            "auto",
+            "-m",
+            MARKED,
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+        ]
         code = subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603
         counts = count(report) if report.exists() else {"passed": 0, "failed": 0, "skipped": 0}
     # Without this check an environment in which every test is skipped would count as a success.

@@ -63,7 +63,7 @@ def test_an_environment_that_is_up_to_date_is_not_installed_again(tmp_path: Path
     (tmp_path / ".installed").touch()
     done = make("test", f"VENV={tmp_path}", "PYTHON=false")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "calls").read_text().splitlines() == ["-m pytest"]
+    assert (tmp_path / "calls").read_text().splitlines() == ["-m pytest -n auto"]
 
 
 def test_a_changed_list_of_versions_is_installed_again(tmp_path: Path) -> None:
