@@ -15,7 +15,7 @@ import transformers
 from openprompt_meta.config import RunConfig, config_from_mapping
 from openprompt_meta.data import Split, TextDataset
 from openprompt_meta.learners import Task
-from openprompt_meta.methods import Method, build_metaprompter
+from openprompt_meta.methods import MetaPrompter, build_metaprompter
 from openprompt_meta.model import LoadedMLM, load_mlm
 
 __all__ = ["KINDS", "Workload", "dataset_of", "language_model", "results_folder"]
@@ -95,7 +95,7 @@ class Workload:
             }
         )
 
-    def method(self, engine: str) -> Method:
+    def method(self, engine: str) -> MetaPrompter:
         """Ready to learn. For BERT's size the hand-crafted words have their half of the say, as in the paper."""
         config: Any = self.config(engine)
         loaded = language_model(self.model, self.precision)
@@ -103,7 +103,7 @@ class Workload:
             config = replace(config, rep_verbalizer=replace(config.rep_verbalizer, mix_lambda=0.5))
         return build_metaprompter(config, loaded, dataset_of(self.kind), seed=0)
 
-    def tasks(self, method: Method, first: int = 0) -> list[Task]:
+    def tasks(self, method: MetaPrompter, first: int = 0) -> list[Task]:
         """A meta-batch."""
         return [method.sources["train"][first + i] for i in range(self.meta_batch)]
 

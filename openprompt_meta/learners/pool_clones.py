@@ -87,7 +87,7 @@ class _ClonedPools(Adaptation):
             self._clones = own
 
     def learn_from(self, loss: Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
     @torch.no_grad()
     def learn_displacement(self, scale: float) -> None:

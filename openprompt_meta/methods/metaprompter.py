@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import TextDataset
-from openprompt_meta.learners import PoolClones
+from openprompt_meta.learners import GradientLearner, PoolClones
 from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
 from openprompt_meta.methods.method import Method
 from openprompt_meta.methods.prompting import base_learner, meta_learner, pool_template, task_sources, verbalizer_of
-from openprompt_meta.model import LoadedMLM
+from openprompt_meta.model import LoadedMLM, MaskClassifier
 
-__all__ = ["build_metaprompter"]
+__all__ = ["MetaPrompter", "build_metaprompter"]
+
+
+@dataclass(frozen=True)
+class MetaPrompter(Method):
+    """The method with what it is known to have: a learner of a pool, and a classifier."""
+
+    learner: GradientLearner
+    classifier: MaskClassifier
 
 
 def build_metaprompter(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
-) -> Method:
+) -> MetaPrompter:
     """Only the pool is tuned; arguments as for :func:`~openprompt_meta.methods.registry.build_method`."""
     meta = config.meta
     template = pool_template(config, loaded, dataset, seed)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed))
     adapter = PoolClones(template.pool, meta.inner_lr, meta.first_order, meta.inner_parameters)
     base = base_learner(config, classifier, seed, tokens_at_once(config))
-    return Method(
+    return MetaPrompter(
         learner=meta_learner(config, template.pool, base, adapter),
         sources=task_sources(
             config, dataset, seed, lambda texts: build_texts(config, loaded, texts, template, show_progress)

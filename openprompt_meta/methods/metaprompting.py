@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import TextDataset
 from openprompt_meta.learners import GradientLearner, InnerSteps, InPlace, PoolClones
@@ -54,7 +56,7 @@ def _both(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed:
         [InnerSteps([pool.prompts], meta.inner_lr), InnerSteps(model, section.model_lr, section.model_optimizer)],
     )
     learned = TunedParameters({"model": classifier.plm}, prompts=pool.prompts)
-    groups = [{"params": [pool.prompts]}, {"params": model, "lr": section.model_outer_lr}]
+    groups: list[dict[str, Any]] = [{"params": [pool.prompts]}, {"params": model, "lr": section.model_outer_lr}]
     return meta_learner(config, learned, base_learner(config, classifier, seed), adapter, groups)
 
 

@@ -40,10 +40,10 @@ def pool_template(
     # What the prompts start from must not know the classes they will be tested on.
     words = {name: dataset.label_words[name] for name in dataset.train.classes if name in dataset.label_words}
     settings = {**asdict(config.prompt_pool_template), "label_words": words, **others}
-    template = PromptPoolTemplate(
+    template: PromptPoolTemplate = PromptPoolTemplate(
         loaded.model, loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
-    )
-    return template.to(loaded.model.device)
+    ).to(loaded.model.device)
+    return template
 
 
 def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVerbalizer:

@@ -13,7 +13,7 @@ from small_runs import small_config, write_data
 
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data.configured import open_dataset
-from openprompt_meta.methods import Method, build_metaprompter, language_model, load_language_model
+from openprompt_meta.methods import MetaPrompter, build_metaprompter, language_model, load_language_model
 from openprompt_meta.methods.language_model import torch_precision
 from openprompt_meta.model import MaskClassifier, MaskOnlyClassifier, PackedClassifier
 from openprompt_meta.runs.threads import usable_processors
@@ -21,7 +21,7 @@ from openprompt_meta.runs.threads import usable_processors
 pytestmark = pytest.mark.meta
 
 
-def method_of(config: RunConfig, engine: str, **run: int) -> Method:
+def method_of(config: RunConfig, engine: str, **run: int) -> MetaPrompter:
     config = replace(config, run=replace(config.run, engine=engine, **run))
     loaded = load_language_model(config)
     loaded.model.double()
