@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tqdm.contrib.logging import logging_redirect_tqdm
+from tqdm.auto import tqdm
 
 __all__ = ["log_file", "log_to_screen"]
 
@@ -26,11 +27,18 @@ def log_file(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def log_to_screen(level: int) -> Iterator[None]:
     """Show what this package logs on stderr inside the block, above any progress bar."""
-    handler = logging.StreamHandler()
+    handler = _AboveBars()
     handler.setLevel(level)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    with _handled(handler, level), logging_redirect_tqdm([_OURS]):
+    with _handled(handler, level):
         yield
+
+
+class _AboveBars(logging.Handler):
+    """tqdm's own redirection forgets a handler's level, and with it what the user does not want to see."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stderr)
 
 
 @contextlib.contextmanager
