@@ -35,7 +35,7 @@ def main_grid(result: TableResult, style: Style) -> Grid:
     header = ["method", "#param (M)"]
     for at, column in enumerate(result.columns):
         header.append(column.title)
-        if _is_last_kind(result.columns, at):
+        if _paper_follows(result, at):
             header.append("paper")
     blocks: dict[str, list[list[str]]] = {}
     for line in result.lines:
@@ -65,7 +65,7 @@ def _cells(line: Line, result: TableResult, style: Style) -> list[str]:
     cells = [style.plain(label), style.plain(_parameters(line))]
     for at, column in enumerate(result.columns):
         cells.append(_figure(line.entries[column], style))
-        if _is_last_kind(result.columns, at):
+        if _paper_follows(result, at):
             paper = line.paper.get((column.dataset, column.shot))
             cells.append(style.plain(EMPTY if paper is None else str(paper)))
     return cells
@@ -110,7 +110,7 @@ def _comparison(line: Line, column: Column) -> list[str]:
     ]
 
 
-def _is_last_kind(columns: Sequence[Column], at: int) -> bool:
-    following = columns[at + 1] if at + 1 < len(columns) else None
-    here = columns[at]
-    return following is None or (following.dataset, following.shot) != (here.dataset, here.shot)
+def _paper_follows(result: TableResult, at: int) -> bool:
+    """Whether the paper's column stands right of this one: after the last kind, if the paper has anything there."""
+    places = [(column.dataset, column.shot) for column in result.columns]
+    return places[at] not in places[at + 1 :] and any(places[at] in line.paper for line in result.lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from openprompt_meta.data.facts import KNOWN_SETS
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.runs.summary import SeedsSummary, summarise_seeds
 from openprompt_meta.tables.cells import Cell
@@ -108,6 +109,8 @@ def assemble(
         against: name of the row to compare the others with; by default the best of each column.
     """
     _require_runnable(against, rows)
+    if not any(dataset in KNOWN_SETS for dataset in setting.datasets):
+        rows = [row for row in rows if not row.published]  # nothing was ever published on these data
     figures = _Figures(states)
     columns = _columns(setting, figures)
     marks = {column: _marks(column, rows, figures) for column in columns}
@@ -276,7 +279,7 @@ def _notes(
         )
     if any(column.kind == TRANSDUCTIVE for column in columns):
         notes.append("Transductive figures have seen the whole query set and stand in a column of their own.")
-    if any(row.paper is not None for row in rows):
+    if any(_paper(row, setting) for row in rows):
         notes.append(
             "paper: the figures it prints, bert-base-uncased, ± over three seeds. Its authors' code centres features "
             "by the query set too, so they may be transductive."

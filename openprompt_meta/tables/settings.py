@@ -25,6 +25,22 @@ __all__ = ["Setting", "cell_config", "check_overrides", "ignored_overrides"]
 
 _TEXT = '{{"placeholder": "text_a"}} {{"pool"}} {words} {{"mask"}}.'
 _HEADLESS = ("minilm",)  # models without a vocabulary head
+_TRAIN = ("metaprompter", "metaprompting")
+_VERBALIZE = ("metaprompter", "metaprompting", "verbalizer")
+_ALSO_USES = {"contrastive": ("logistic_regression",)}  # sections of other methods
+TRAINING_KEYS = (
+    "iterations",
+    "validate_every",
+    "patience",
+    "min_gain",
+    "valid_tasks",
+    "meta_batch",
+    "outer_lr",
+    "optimizer",
+    "learner",
+    "bmg_steps",
+)
+"""Keys of ``meta`` that say nothing to a method which learns nothing across tasks."""
 _OPTIONS = {
     "dataset.name": "--dataset",
     "plm.model_path": "--plm",
@@ -94,8 +110,7 @@ def check_overrides(table: Table, rows: Sequence[Row], setting: Setting) -> None
 def cell_config(row: Row, setting: Setting, dataset: str, shot: int, seed: int) -> RunConfig:
     """The configuration of one cell; later wins: the paper's, the row's defaults, the overrides, the row itself.
 
-    Settings of verbalizers and methods that the row does not use are left at their defaults, so that they do not tell
-    two equal cells apart.
+    What the row does not use is left at its default, so that it does not tell two equal cells apart.
 
     Raises:
         ConfigError: this row cannot be run so, e.g. hand-crafted words on a model without a vocabulary head.
@@ -106,10 +121,7 @@ def cell_config(row: Row, setting: Setting, dataset: str, shot: int, seed: int) 
         mapping = merged(mapping, _nested(layer))
     for layer in (_overrides(setting), _nested(row.needs), _nested(row.fixed)):
         mapping = merged(mapping, layer)
-    config = config_from_mapping(mapping, source=row.label)
-    used = (config.verbalizer, METHOD_SECTION_OF.get(config.method, config.method))
-    sections: dict[str, Any] = {**VERBALIZER_SECTIONS, **METHOD_SECTIONS}
-    return replace(config, **{name: kind() for name, kind in sections.items() if name not in used})
+    return _without_idle_keys(config_from_mapping(mapping, source=row.label))
 
 
 def ignored_overrides(rows: Sequence[Row], setting: Setting) -> dict[str, list[str]]:
@@ -121,6 +133,18 @@ def ignored_overrides(rows: Sequence[Row], setting: Setting) -> dict[str, list[s
             if path in given:
                 ignored.setdefault(f"{path}={row.needs[path]}", []).append(row.label)
     return ignored
+
+
+def _without_idle_keys(config: RunConfig) -> RunConfig:
+    used = {METHOD_SECTION_OF.get(config.method, config.method), *_ALSO_USES.get(config.method, ())}
+    if config.method in _VERBALIZE:
+        used.add(config.verbalizer)
+    sections: dict[str, Any] = {**VERBALIZER_SECTIONS, **METHOD_SECTIONS}
+    config = replace(config, **{name: kind() for name, kind in sections.items() if name not in used})
+    if config.method in _TRAIN:
+        return config
+    plain = RunConfig().meta
+    return replace(config, meta=replace(config.meta, **{name: getattr(plain, name) for name in TRAINING_KEYS}))
 
 
 def _base(setting: Setting, dataset: str, shot: int, seed: int) -> dict[str, Any]:
