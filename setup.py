@@ -21,7 +21,9 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["openprompt_meta", "openprompt_meta.*"]),
-    package_data={"openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*", "serve/page/*"]},
+    package_data={
+        "openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*", "serve/page/*", "tables/paper.json"],
+    },
     python_requires=">=3.10",
     # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
     # current Python, so they go in with --no-deps (requirements/no-deps.txt).

@@ -52,7 +52,7 @@ def prediction(work: Workload, rounds: int, texts: int = 512) -> dict[str, Any]:
         for start in range(0, texts, 4 * _BATCH):
             batch = encoded.batch(order[start : start + 4 * _BATCH])
             reading = method.classifier.read_mask(batch)
-            opened._verbalizers[0].log_probabilities(*reading)
+            opened.verbalizers[0].log_probabilities(*reading)
 
     @torch.no_grad()
     def bare(in_order: list[str]) -> None:

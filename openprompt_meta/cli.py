@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
-from openprompt_meta.commands import classifier, data, doctor, runs, serve
+from openprompt_meta.commands import classifier, data, doctor, runs, serve, table
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
     and 130 that it was interrupted.
     """
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes no positional arguments after an option; key=value may stand anywhere.
+    if hasattr(options, "overrides") and all("=" in word and not word.startswith("-") for word in rest):
+        options.overrides += rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return exit_code_of("openprompt-meta", lambda: options.run(options))
 
 
@@ -81,4 +87,5 @@ COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     runs.add_parsers,
     classifier.add_parsers,
     serve.add_parser,
+    table.add_parser,
 )

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+import safetensors.torch
+import torch
+
 from openprompt_meta.config import RunConfig, config_from_mapping
+from openprompt_meta.runs import Run
+from openprompt_meta.runs.training import Training
 
 TOPICS = {
     "train": ["weather", "sport", "food", "travel", "music"],
@@ -57,3 +63,36 @@ def small_config(model: Path, data: Path, **meta: Any) -> RunConfig:
             "run": {"checkpoint_every": 1},
         }
     )
+
+
+def without_times(file: Path) -> list[dict[str, Any]]:
+    """The records of a metrics file, but for how long things took."""
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def assert_same_run(one: Path, two: Path, keeps_state: bool = True) -> None:
+    """Parameters, optimiser state if it has any, metrics and results, bit by bit."""
+    for name in ("last", "best"):
+        file = f"seed-0/checkpoints/{name}.safetensors"
+        first, second = safetensors.torch.load_file(one / file), safetensors.torch.load_file(two / file)
+        assert first.keys() == second.keys()
+        assert any(key.startswith("optimizer.") for key in first) is keeps_state or name == "best"
+        assert all(torch.equal(first[key], second[key]) for key in first)
+    assert without_times(one / "seed-0/metrics.jsonl") == without_times(two / "seed-0/metrics.jsonl")
+    assert (one / "seed-0/test.json").read_text() == (two / "seed-0/test.json").read_text()
+
+
+def cut_after(iteration: int, config: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a run that dies after an iteration."""
+    real = Training._step
+
+    def crashing(self: Training, bar: Any) -> None:
+        real(self, bar)
+        if self.progress.iteration == iteration:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_step", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            Run(config, folder, show_progress=False).train()

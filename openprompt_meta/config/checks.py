@@ -15,6 +15,8 @@ __all__ = ["KNOWN_DATASETS", "Problem", "cross_check", "notes"]
 
 KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
 """The six of the paper, which are looked for in ``data/`` by themselves."""
+_USE_A_VERBALIZER = ("metaprompter", "metaprompting", "verbalizer")
+_TUNE_THE_MODEL = ("metaprompting", "verbalizer", "fine_tuning", "contrastive")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -48,6 +50,10 @@ def notes(config: RunConfig) -> list[str]:
         found.append("dataset.split_counts has no effect without dataset.splits: random.")
     if config.meta.min_gain > 0 and config.meta.patience is None:
         found.append("meta.min_gain has no effect without meta.patience.")
+    if config.meta.learner == "reptile" and not config.meta.first_order:
+        found.append(
+            "meta.first_order: false has no effect with meta.learner: reptile, which has no second derivatives."
+        )
     if config.meta.validate_every > config.meta.iterations:
         found.append(
             f"meta.validate_every = {config.meta.validate_every} is above meta.iterations = "
@@ -67,6 +73,7 @@ def _checks(*keys: str) -> Callable[[Check], Check]:
 
 
 @_checks(
+    "method",
     "plm.model_path",
     "verbalizer",
     "rep_verbalizer.mix_lambda",
@@ -76,6 +83,8 @@ def _checks(*keys: str) -> Callable[[Check], Check]:
     "proto_verbalizer.multi_verb",
 )
 def _vocabulary_head(config: RunConfig) -> Iterator[Problem]:
+    if config.method not in _USE_A_VERBALIZER:
+        return
     section = getattr(config, config.verbalizer)
     proto = isinstance(section, ProtoVerbalizerSection)
     mixes = getattr(section, "mix_lambda", 1.0) < 1.0
@@ -177,6 +186,35 @@ def _second_order(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "plm.attn_implementation",
             "sdpa has no second derivatives, which meta.first_order: false needs. Use eager, or leave it out.",
+        )
+
+
+@_checks("method", "metaprompting.tune_model", "meta.first_order", "plm.precision")
+def _tuned_model(config: RunConfig) -> Iterator[Problem]:
+    tunes = config.method in _TUNE_THE_MODEL and (config.method != "metaprompting" or config.metaprompting.tune_model)
+    if not tunes:
+        return
+    if config.plm.precision != "float32":
+        yield Problem(
+            "plm.precision",
+            f"got {config.plm.precision}, but method: {config.method} tunes the language model, whose small steps "
+            "half precision would round away. Use float32.",
+        )
+    if config.method == "metaprompting" and not config.meta.first_order:
+        yield Problem(
+            "meta.first_order",
+            "second derivatives through the whole language model would need a copy of it for every inner step. Leave "
+            "it true, or set metaprompting.tune_model: false.",
+        )
+
+
+@_checks("method", "meta.inner_parameters")
+def _inner_parameters(config: RunConfig) -> Iterator[Problem]:
+    if config.meta.inner_parameters != "all" and config.method == "metaprompting":
+        yield Problem(
+            "meta.inner_parameters",
+            f"got {config.meta.inner_parameters}, which is for the pool of method: metaprompter; a single prompt has "
+            "no keys to choose by. Leave it out.",
         )
 
 

@@ -37,7 +37,7 @@ meta:
 - Paths such as `dataset.path` are relative to the working directory.
 - Plain values only: tags, merge keys (`<<`) and keys given twice are refused.
 
-Only the section of the chosen `verbalizer` is used.
+Only the sections of the chosen `method` and `verbalizer` are used; [methods.md](methods.md) describes the methods.
 """
 
 

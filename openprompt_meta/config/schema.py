@@ -23,26 +23,46 @@ from openprompt_meta.config.ranges import (
 )
 
 __all__ = [
+    "METHOD_SECTIONS",
+    "METHOD_SECTION_OF",
     "VERBALIZER_SECTIONS",
+    "ContrastiveSection",
     "DartVerbalizerSection",
     "DatasetSection",
+    "FineTuningSection",
+    "LogisticRegressionSection",
     "ManualVerbalizerSection",
+    "MetaPromptingSection",
     "MetaSection",
+    "MethodName",
+    "NearestNeighboursSection",
     "PlmSection",
     "PromptPoolTemplateSection",
     "ProtoVerbalizerSection",
     "RepVerbalizerSection",
     "RunConfig",
     "RunSection",
+    "VerbalizerTuningSection",
     "WarpVerbalizerSection",
 ]
 
 Aggregation = Literal["logits", "probabilities"]
+MethodName = Literal[
+    "metaprompter",
+    "metaprompting",
+    "verbalizer",
+    "mask_prototypes",
+    "mean_prototypes",
+    "logistic_regression",
+    "nearest_neighbours",
+    "fine_tuning",
+    "contrastive",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlmSection:
-    """``plm``: the masked language model, frozen throughout."""
+    """``plm``: the masked language model, frozen unless the method tunes it."""
 
     model_path: str = "minilm"
     """``minilm`` (packaged, no hub), a folder, or a hub name such as ``bert-base-uncased``."""
@@ -189,11 +209,87 @@ VERBALIZER_SECTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetaPromptingSection:
+    """``metaprompting``: one soft prompt and the language model, both meta-learned."""
+
+    tune_model: bool = True
+    """Tune the language model too; without it the prompt alone is learned."""
+    model_lr: LearningRate = 5e-5
+    """Step size for the language model in the inner loop; the prompt's is ``meta.inner_lr``."""
+    model_outer_lr: LearningRate = 1e-5
+    """Step size for the language model in the outer loop; the prompt's is ``meta.outer_lr``."""
+    model_optimizer: Literal["adam", "sgd"] = "adam"
+    """What takes the language model's steps in the inner loop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbalizerTuningSection:
+    """``verbalizer_tuning``: for ``method: verbalizer``, how language model and verbalizer are tuned in each task."""
+
+    steps: Steps = 5
+    """Steps on the support set."""
+    lr: LearningRate = 5e-5
+    """Their size."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """What takes them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticRegressionSection:
+    """``logistic_regression``: scikit-learn's, on mean-pooled features of length one."""
+
+    strength: Positive = 10.0
+    """C: the larger, the weaker the penalty on the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestNeighboursSection:
+    """``nearest_neighbours``: scikit-learn's, on mean-pooled features by cosine distance."""
+
+    neighbours: Count | None = None
+    """How many have a say, the nearer the more; as many as there are examples a class by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningSection:
+    """``fine_tuning``: the language model and a classification head on its mean-pooled features, in each task."""
+
+    steps: Steps = 30
+    """Steps on the support set."""
+    lr: LearningRate = 5e-5
+    """Their size for the language model."""
+    head_lr: LearningRate = 1e-2
+    """Their size for the head, which starts at random."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveSection:
+    """``contrastive``: the language model tuned on pairs of support texts, then a logistic regression (as SetFit)."""
+
+    steps: Steps = 20
+    """Steps, each on a batch of pairs, half of them of one class."""
+    pairs: Annotated[int, Range(minimum=2)] = 16
+    """Pairs of a step."""
+    lr: LearningRate = 2e-5
+    """Size of a step."""
+
+
+METHOD_SECTIONS = {
+    "metaprompting": MetaPromptingSection,
+    "verbalizer_tuning": VerbalizerTuningSection,
+    "logistic_regression": LogisticRegressionSection,
+    "nearest_neighbours": NearestNeighboursSection,
+    "fine_tuning": FineTuningSection,
+    "contrastive": ContrastiveSection,
+}
+METHOD_SECTION_OF = {"verbalizer": "verbalizer_tuning"}
+"""The section of a method that is not named after it: ``verbalizer`` is which verbalizer."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MetaSection:
     """``meta``: tasks, the inner and the outer loop."""
 
-    method: Literal["metaprompter"] = "metaprompter"
-    """What is learned, and how."""
     way: Annotated[int, Range(minimum=2)] = 5
     """Classes of a task, N."""
     shot: Count = 5
@@ -206,6 +302,13 @@ class MetaSection:
     """J in meta-training."""
     inner_steps_eval: Steps = 15
     """J in validation and test."""
+    inner_parameters: Literal["all", "keys", "prompts"] = "all"
+    """What the inner loop adapts of a pool: all of it, or as in ANIL its keys or its prompts alone; the outer loop
+    learns both."""
+    learner: Literal["maml", "reptile", "bmg"] = "maml"
+    """How the outer loop learns: MAML, Reptile, or bootstrapped meta-gradients."""
+    bmg_steps: Count = 5
+    """L of ``bmg``: how many steps further than J its target is, the last of them on the query set."""
     loss: Literal["mean", "sum"] = "mean"
     """Loss over the examples of a set; the paper writes a sum, its α goes with a mean."""
     first_order: bool = True
@@ -216,10 +319,10 @@ class MetaSection:
     """Tasks a meta-iteration."""
     outer_lr: LearningRate = 1e-3
     """η, the step size of the outer loop."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Optimiser of the outer loop."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Optimiser of the outer loop; ``sgd`` with ``learner: reptile`` is Reptile's own step, of size ``outer_lr``."""
     iterations: Count = 3000
-    """T, meta-iterations at most."""
+    """T, meta-iterations at most; none for methods that learn nothing across tasks."""
     validate_every: Count = 50
     """Iterations between validations; the best checkpoint by validation accuracy is kept."""
     patience: Count | None = None
@@ -261,6 +364,8 @@ class RunSection:
 class RunConfig:
     """A whole run."""
 
+    method: MethodName = "metaprompter"
+    """What is learned, and how; docs/methods.md describes each."""
     plm: PlmSection = field(default_factory=PlmSection)
     dataset: DatasetSection = field(default_factory=DatasetSection)
     template: Literal["prompt_pool_template"] = "prompt_pool_template"
@@ -275,5 +380,11 @@ class RunConfig:
     dart_verbalizer: DartVerbalizerSection = field(default_factory=DartVerbalizerSection)
     proto_verbalizer: ProtoVerbalizerSection = field(default_factory=ProtoVerbalizerSection)
     manual_verbalizer: ManualVerbalizerSection = field(default_factory=ManualVerbalizerSection)
+    metaprompting: MetaPromptingSection = field(default_factory=MetaPromptingSection)
+    verbalizer_tuning: VerbalizerTuningSection = field(default_factory=VerbalizerTuningSection)
+    logistic_regression: LogisticRegressionSection = field(default_factory=LogisticRegressionSection)
+    nearest_neighbours: NearestNeighboursSection = field(default_factory=NearestNeighboursSection)
+    fine_tuning: FineTuningSection = field(default_factory=FineTuningSection)
+    contrastive: ContrastiveSection = field(default_factory=ContrastiveSection)
     meta: MetaSection = field(default_factory=MetaSection)
     run: RunSection = field(default_factory=RunSection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from openprompt_meta.config.keys import describe, key_at, section_keys, section_types
-from openprompt_meta.config.schema import VERBALIZER_SECTIONS
+from openprompt_meta.config.schema import METHOD_SECTIONS, VERBALIZER_SECTIONS
 
 __all__ = ["FILE_KEYS", "nearest_key"]
 
@@ -20,14 +20,14 @@ def nearest_key(section: str, name: str, verbalizer: str = "rep_verbalizer") -> 
     Args:
         section: where the unknown key stands; the empty string for the top level.
         name: the unknown key.
-        verbalizer: the chosen one; the sections of the others are not looked at.
+        verbalizer: the chosen one; the sections of the others, and of methods, are not looked at.
     """
     if not section and key_at(name) is not None:
         owner, _, own_name = name.rpartition(".")
         return f" Dotted keys are for the command line; in a file write {own_name} in the section {owner}."
     top = (*FILE_KEYS, *section_types()) if not section else ()
     here = {word: word for word in top} | {key.name: key.path for key in section_keys(section).values()}
-    others = set(VERBALIZER_SECTIONS) - {verbalizer}
+    others = ({*VERBALIZER_SECTIONS} - {verbalizer}) | {*METHOD_SECTIONS}
     elsewhere = {key.name: key.path for key in describe() if key.section not in others}
     for options, cutoff in ((elsewhere, 1.0), (here, _CUTOFF), (elsewhere, _CUTOFF)):
         near = difflib.get_close_matches(name.rpartition(".")[2], list(options), n=1, cutoff=cutoff)

@@ -10,7 +10,7 @@ import yaml
 
 from openprompt_meta.config.format_version import FORMAT_VERSION, KEY
 from openprompt_meta.config.keys import Key, describe
-from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
+from openprompt_meta.config.schema import METHOD_SECTION_OF, METHOD_SECTIONS, VERBALIZER_SECTIONS, RunConfig
 
 __all__ = ["to_mapping", "to_yaml"]
 
@@ -26,7 +26,7 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 def to_yaml(config: RunConfig) -> str:
     """The configuration as YAML with what each key means as a comment.
 
-    Sections of verbalizers that are not chosen are left out if they hold nothing but defaults.
+    Sections of verbalizers and methods that are not chosen are left out if they hold nothing but defaults.
     """
     lines = ["# Form of this file.", f"{KEY}: {FORMAT_VERSION}", ""]
     open_section = ""
@@ -59,5 +59,6 @@ def _scalar(value: object) -> str:
 
 
 def _is_idle(section: str, config: RunConfig) -> bool:
-    owner = VERBALIZER_SECTIONS.get(section)
-    return owner is not None and section != config.verbalizer and getattr(config, section) == owner()
+    owner = {**VERBALIZER_SECTIONS, **METHOD_SECTIONS}.get(section)
+    chosen = (config.verbalizer, METHOD_SECTION_OF.get(config.method, config.method))
+    return owner is not None and section not in chosen and getattr(config, section) == owner()

@@ -86,13 +86,21 @@ class BaseLearner:
 class OpenTasks:
     """Tasks that are being learned side by side, with a verbalizer each.
 
+    Attributes:
+        tasks: the tasks.
+        verbalizers: theirs.
+
     The verbalizers belong to the base learner: opening other tasks ends these.
     """
 
     def __init__(self, learner: BaseLearner, tasks: Sequence[Task], verbalizers: Sequence[EpisodicVerbalizer]) -> None:
         self.tasks = tasks
         self._learner = learner
-        self._verbalizers = verbalizers
+        self.verbalizers = verbalizers
+
+    def another(self) -> OpenTasks:
+        """The same tasks with copies of the verbalizers, which go on from here by themselves."""
+        return OpenTasks(self._learner, self.tasks, [verbalizer.another() for verbalizer in self.verbalizers])
 
     @cached_property
     def _support(self) -> Any:
@@ -108,9 +116,9 @@ class OpenTasks:
         Raises:
             NotFiniteError: a loss is not a number, with the task's index and the step.
         """
-        readings = self._learner.classifier.read_masks(self._support, pools, self._verbalizers)
+        readings = self._learner.classifier.read_masks(self._support, pools, self.verbalizers)
         losses = []
-        for task, verbalizer, reading in zip(self.tasks, self._verbalizers, readings, strict=True):
+        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=True):
             loss = self._support_loss(task, verbalizer, reading)
             _require_finite(loss, task, f"inner step {step + 1}")
             losses.append(loss)
@@ -126,7 +134,7 @@ class OpenTasks:
 
     def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:
         """Give log P of each query set's classes, ``[n, C]``, under pools adapted by ``steps_taken`` steps."""
-        classifier, tasks, verbalizers = self._learner.classifier, self.tasks, self._verbalizers
+        classifier, tasks, verbalizers = self._learner.classifier, self.tasks, self.verbalizers
         queries = [task.query for task in tasks]
         if self._learner.label_embeddings == "adapted" or steps_taken == 0:
             both = classifier.lay_out([*(task.support for task in tasks), *queries])

@@ -1,18 +1,17 @@
-"""What every meta-learner does, whichever its algorithm."""
+"""The interfaces of learners: what judges a task, and what learns across tasks. A run sees these and nothing else."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from openprompt_meta.learners.base_learner import BaseLearner
 from openprompt_meta.learners.task import Task
 
-__all__ = ["MetaLearner", "MetaStep", "TaskOutcome"]
+__all__ = ["MetaLearner", "MetaStep", "TaskLearner", "TaskOutcome", "accuracy_of"]
 
 
 @dataclass(frozen=True)
@@ -37,30 +36,39 @@ class TaskOutcome:
     """``[n, C]``, on the CPU."""
 
 
-class MetaLearner(ABC):
-    """Learns a starting pool from tasks; adapts it to a new one.
+class TaskLearner(ABC):
+    """Learns a task from its support set and judges its query set."""
 
-    Attributes:
-        pool: what is learned.
-        base_learner: what is done inside a task.
-        optimizer: the outer loop's.
-        inner_steps: J in meta-training.
-    """
-
-    pool: nn.Module
-    base_learner: BaseLearner
-    optimizer: torch.optim.Optimizer
-    inner_steps: int
-
-    @abstractmethod
-    def meta_step(self, tasks: Sequence[Task]) -> MetaStep:
-        """Learn from a batch of tasks."""
+    def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """The tasks in their order, as many together as are judged side by side: one, unless a learner can more."""
+        return ([task] for task in tasks)
 
     @abstractmethod
     def judge_together(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
-        """Adapt a copy to each support set by ``steps`` steps and judge the query sets; nothing is learned."""
+        """Learn each task by ``steps`` steps and judge its query set; nothing is kept of it afterwards."""
 
     def judge(self, task: Task, steps: int) -> TaskOutcome:
         """:meth:`judge_together` for one task."""
         (outcome,) = self.judge_together([task], steps)
         return outcome
+
+
+class MetaLearner(TaskLearner):
+    """Learns from tasks what the next ones start from.
+
+    Attributes:
+        pool: what is learned: a pool of prompts, or whatever else a method tunes across tasks.
+        optimizer: the outer loop's.
+    """
+
+    pool: nn.Module
+    optimizer: torch.optim.Optimizer
+
+    @abstractmethod
+    def meta_step(self, tasks: Sequence[Task]) -> MetaStep:
+        """Learn from a batch of tasks."""
+
+
+def accuracy_of(log_probabilities: Tensor, task: Task) -> float:
+    """The share of a task's query set whose likeliest class is the right one."""
+    return (log_probabilities.argmax(dim=-1) == task.query["label"]).float().mean().item()

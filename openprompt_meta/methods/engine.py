@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from openprompt_meta.config import RunConfig
-from openprompt_meta.methods.task_source import Texts
 from openprompt_meta.model import (
     EncodedTexts,
     LoadedMLM,
@@ -24,16 +23,21 @@ __all__ = ["build_classifier", "build_texts", "tokens_at_once"]
 
 
 def build_classifier(
-    config: RunConfig, loaded: LoadedMLM, template: PromptPoolTemplate, verbalizer: EpisodicVerbalizer
+    config: RunConfig,
+    loaded: LoadedMLM,
+    template: PromptPoolTemplate,
+    verbalizer: EpisodicVerbalizer,
+    tuned: bool = False,
 ) -> MaskClassifier:
-    """The fastest classifier that takes the language model, or the plain one."""
+    """The fastest classifier that takes the language model, frozen or ``tuned``, or the plain one."""
     dropout = config.plm.dropout
     kind: Callable[..., MaskClassifier] = MaskClassifier
     knows_head = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
     if config.run.engine == "fast" and knows_head:
-        packs = not dropout and packed_encoder(loaded.model) is not None
+        packs = not (dropout or tuned) and packed_encoder(loaded.model) is not None
         kind = partial(PackedClassifier, compiled=config.plm.compile) if packs else MaskOnlyClassifier
-    classifier = kind(loaded.model, template, verbalizer, freeze_plm=True, plm_eval_mode=not dropout)
+    classifier = kind(loaded.model, template, verbalizer, freeze_plm=not tuned, plm_eval_mode=not dropout)
+    loaded.model.requires_grad_(tuned)  # OpenPrompt takes evaluation mode for a wish to freeze
     classifier.to(loaded.model.device)
     classifier.train(dropout)
     return classifier
@@ -45,13 +49,14 @@ def build_texts(
     texts: Sequence[str],
     template: PromptPoolTemplate,
     show_progress: bool = False,
-) -> Texts:
-    """The texts of a split, to be batched."""
+    queries: bool = True,
+) -> EncodedTexts | PlainTexts:
+    """The texts of a split, to be batched; without ``queries`` if nobody asks for them, or the model is tuned."""
     wrapper = loaded.wrapper(tokenizer=loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
     if config.run.engine == "plain":
         return PlainTexts(texts, template, wrapper, loaded.model.device)
     cache = default_cache_folder() if config.run.cache else None
-    return EncodedTexts(texts, template, wrapper, device=loaded.model.device, cache=cache, show_progress=show_progress)
+    return EncodedTexts(texts, template, wrapper, queries, loaded.model.device, cache, show_progress)
 
 
 def tokens_at_once(config: RunConfig) -> int:

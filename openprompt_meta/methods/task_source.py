@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
+
+from torch import Tensor
 
 from openprompt_meta.data import EpisodeSampler
 from openprompt_meta.learners import Task
-from openprompt_meta.model import EncodedTexts, PlainTexts
 
 __all__ = ["TaskSource", "Texts"]
 
-Texts: TypeAlias = EncodedTexts | PlainTexts
+
+class Texts(Protocol):
+    """The texts of a split in the form that a method's learner takes."""
+
+    def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """The texts at ``indices`` as tensors, with ``label`` ``[B]`` if labels are given."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The prompt pool, its template and the verbalizers, each an ordinary OpenPrompt class."""
 
+from openprompt_meta.prompts.discrete_template import DiscreteTemplate
 from openprompt_meta.prompts.episodic import EpisodicVerbalizer
 from openprompt_meta.prompts.hand_crafted_verbalizer import HandCraftedVerbalizer
 from openprompt_meta.prompts.pool import PromptPool
@@ -11,6 +12,7 @@ from openprompt_meta.prompts.warp_verbalizer import DartVerbalizer, WarpVerbaliz
 
 __all__ = [
     "DartVerbalizer",
+    "DiscreteTemplate",
     "EpisodicVerbalizer",
     "HandCraftedVerbalizer",
     "PromptPool",

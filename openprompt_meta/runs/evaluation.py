@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tqdm.auto import tqdm
-
-from openprompt_meta.learners import MetaLearner, TaskOutcome
+from openprompt_meta.learners import TaskLearner, TaskOutcome
 from openprompt_meta.methods import TaskSource
-from openprompt_meta.methods.prototypes import Features, prototype_accuracy
-from openprompt_meta.runs.summary import TasksSummary, summarise_tasks
 
-__all__ = ["Interrupted", "judge_prototypes", "judge_tasks"]
+__all__ = ["Interrupted", "judge_tasks"]
 
 
 class Interrupted(Exception):  # noqa: N818 - a message to the caller, not a failure
@@ -20,17 +16,17 @@ class Interrupted(Exception):  # noqa: N818 - a message to the caller, not a fai
 
 
 def judge_tasks(
-    learner: MetaLearner,
+    learner: TaskLearner,
     source: TaskSource,
     tasks: int,
     steps: int,
     bar: Any = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[TaskOutcome]:
-    """Judge tasks 0 .. ``tasks - 1`` of a split, each from the same pool.
+    """Judge tasks 0 .. ``tasks - 1`` of a split, each from the same start.
 
     Args:
-        learner: gives the pool and adapts copies of it.
+        learner: learns and judges each.
         source: the split's tasks.
         tasks: how many.
         steps: inner steps, J.
@@ -41,7 +37,7 @@ def judge_tasks(
         Interrupted: ``stop`` said so.
     """
     outcomes: list[TaskOutcome] = []
-    for group in learner.base_learner.in_groups(source[index] for index in range(tasks)):
+    for group in learner.in_groups(source[index] for index in range(tasks)):
         if stop():
             raise Interrupted
         outcomes += learner.judge_together(group, steps)
@@ -49,9 +45,3 @@ def judge_tasks(
             bar.update(len(group))
             bar.set_postfix(accuracy=f"{100 * sum(o.accuracy for o in outcomes) / len(outcomes):.1f}")
     return outcomes
-
-
-def judge_prototypes(features: Features, source: TaskSource, tasks: int, title: str) -> TasksSummary:
-    """Accuracy of class means of fixed features on the same tasks, with a progress bar."""
-    episodes = tqdm(source.episodes.take(tasks), title, tasks, leave=False, unit="task")
-    return summarise_tasks([prototype_accuracy(features, episode) for episode in episodes])

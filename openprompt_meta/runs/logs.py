@@ -47,6 +47,8 @@ def _handled(handler: logging.Handler, level: int) -> Iterator[None]:
 
 
 class _AboveBars(logging.Handler):
+    """tqdm's own redirection forgets a handler's level, and with it what the user does not want to see."""
+
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):  # a screen that was closed
             tqdm.write(self.format(record), sys.stderr)

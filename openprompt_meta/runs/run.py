@@ -20,7 +20,8 @@ from openprompt_meta.data import TextDataset
 from openprompt_meta.data.configured import open_dataset
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import read_limited, write_whole
-from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
+from openprompt_meta.learners import MetaLearner
+from openprompt_meta.methods import Method, build_method, load_language_model
 from openprompt_meta.model import LoadedMLM
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
@@ -84,7 +85,7 @@ class Run:
         self._require_same_config()
         dataset, loaded = self._load()
         for seed in self.config.run.seeds:
-            method = build_metaprompter(self.config, loaded, dataset, seed, self.show_progress)
+            method = build_method(self.config, loaded, dataset, seed, self.show_progress)
             self._claim()  # only now: what could not be put together must not occupy the folder
             if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
                 logger.warning("Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path)
@@ -102,22 +103,28 @@ class Run:
             raise RunError(f"{count} test tasks were asked for; at least one is needed.")
         dataset, loaded = self._load()
         accuracies = []
+        num_parameters = 0
         for seed in self.config.run.seeds:
-            method = build_metaprompter(self.config, loaded, dataset, seed, self.show_progress)
-            load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
+            method = build_method(self.config, loaded, dataset, seed, self.show_progress)
+            self._restore_best(method, seed)
+            num_parameters = method.num_parameters
             accuracies.append(self._judge(method, count, f"test, seed {seed}", lambda: False))
-        return self._results(accuracies)
+        return self._results(accuracies, num_parameters)
 
     # -- one seed ---------------------------------------------------------------------------------------------------
 
-    def _train_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
+    def _train_seed(self, method: Method, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)
         if folder.test_file.exists():  # written after training; a finished seed is not touched again
+            return True
+        if not isinstance(method.learner, MetaLearner):  # nothing is learned across tasks
+            folder.create()
             return True
         done = read_progress(folder.last_checkpoint).iteration if folder.last_checkpoint.exists() else 0
         with tensorboard_writer(folder.path, self.config.run.tensorboard, done) as on_record:
             finished = Training(
                 method,
+                method.learner,
                 self.config.meta,
                 folder,
                 self.config.run.checkpoint_every,
@@ -128,24 +135,33 @@ class Run:
         folder.finish()
         return finished
 
-    def _test_seed(self, method: MetaPrompter, seed: int, stop: StopRequest) -> bool:
+    def _test_seed(self, method: Method, seed: int, stop: StopRequest) -> bool:
         folder = self.folder.seed(seed)
         if folder.test_file.exists():
             return True
-        progress = load_pool(folder.best_checkpoint, method.learner.pool)
+        best_iteration = self._restore_best(method, seed)
         try:
             accuracies = self._judge(method, self.config.meta.test_tasks, f"test, seed {seed}", lambda: stop.requested)
         except Interrupted:
             return False
-        content = {"seed": seed, "best_iteration": progress.best_iteration, "accuracies": accuracies}
+        content = {
+            "seed": seed,
+            "best_iteration": best_iteration,
+            "parameters": method.num_parameters,
+            "accuracies": accuracies,
+        }
         write_whole(folder.test_file, json.dumps(content) + "\n")
         return True
 
-    def _judge(self, method: MetaPrompter, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
+    def _restore_best(self, method: Method, seed: int) -> int:
+        """Give the method what was best on validation tasks; the iteration of that, 0 if it does not train."""
+        if not isinstance(method.learner, MetaLearner):
+            return 0
+        return load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool).best_iteration
+
+    def _judge(self, method: Method, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
         with tqdm(total=tasks, desc=title, unit="task", disable=not self.show_progress) as bar:
-            outcomes = judge_tasks(
-                method.learner, method.sources["test"], tasks, self.config.meta.inner_steps_eval, bar, stop
-            )
+            outcomes = judge_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar, stop)
         return [outcome.accuracy for outcome in outcomes]
 
     # -- the whole --------------------------------------------------------------------------------------------------
@@ -194,7 +210,8 @@ class Run:
 
     def _write_results(self) -> dict[str, Any]:
         folders = [self.folder.seed(seed) for seed in self.config.run.seeds]
-        results = self._results([_accuracies(folder) for folder in folders])
+        tests = [_read_test(folder) for folder in folders]
+        results = self._results([test["accuracies"] for test in tests], tests[0]["parameters"])
         written = _json_or_none(self.folder.results_file)
         # A finished run can be asked for its results again where nothing can be written.
         if isinstance(written, dict) and {**written, "command": results["command"]} == results:
@@ -202,13 +219,15 @@ class Run:
         write_whole(self.folder.results_file, json.dumps(results, indent=2) + "\n")
         return results
 
-    def _results(self, accuracies: list[list[float]]) -> dict[str, Any]:
+    def _results(self, accuracies: list[list[float]], num_parameters: int) -> dict[str, Any]:
         # A transductive figure has looked at the query set; it never stands where an inductive one is expected.
         transductive = (
             self.config.verbalizer == "rep_verbalizer" and self.config.rep_verbalizer.centring == "transductive"
         )
         kind = "transductive" if transductive else "inductive"
         return {
+            "method": self.config.method,
+            "parameters": num_parameters,
             "dataset": self.config.dataset.name,
             "model": self.config.plm.model_path,
             "way": self.config.meta.way,
@@ -220,12 +239,15 @@ class Run:
         }
 
 
-def _accuracies(folder: SeedFolder) -> list[float]:
+def _read_test(folder: SeedFolder) -> dict[str, Any]:
+    """Accuracies and number of parameters of a tested seed."""
     content = _json_or_none(folder.test_file)
-    values = content.get("accuracies") if isinstance(content, dict) else None
-    if not isinstance(values, list) or not values or not all(isinstance(value, float) for value in values):
+    found = content if isinstance(content, dict) else {}
+    values, parameters = found.get("accuracies"), found.get("parameters")
+    whole = isinstance(values, list) and values and all(isinstance(value, float) for value in values)
+    if not whole or not isinstance(parameters, int):
         raise RunError(f"{folder.test_file} is damaged. Delete it and resume the run: it is made again.")
-    return values
+    return {"accuracies": values, "parameters": parameters}
 
 
 def _json_or_none(file: Path) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from openprompt_meta.config import MetaSection
-from openprompt_meta.methods import MetaPrompter
+from openprompt_meta.learners import MetaLearner
+from openprompt_meta.methods import Method
 from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
 from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
 from openprompt_meta.runs.folder import SeedFolder
@@ -31,6 +32,7 @@ class Training:
 
     Attributes:
         method: what is trained.
+        learner: the method's own.
         meta: how.
         folder: where checkpoints and metrics go.
         checkpoint_every: iterations between checkpoints.
@@ -39,7 +41,8 @@ class Training:
         on_record: told of every record that is logged.
     """
 
-    method: MetaPrompter
+    method: Method
+    learner: MetaLearner
     meta: MetaSection
     folder: SeedFolder
     checkpoint_every: int = 50
@@ -56,7 +59,7 @@ class Training:
         """
         self.folder.create()
         if self.folder.last_checkpoint.exists():
-            self.progress = read_checkpoint(self.folder.last_checkpoint, self.method.learner)
+            self.progress = read_checkpoint(self.folder.last_checkpoint, self.learner)
         self.folder.forget_after(self.progress.iteration, self.progress.validated)
         with self._bar(self.meta.iterations, "meta-training", "it", initial=self.progress.iteration) as bar:
             while True:
@@ -84,7 +87,7 @@ class Training:
         first = self.progress.iteration * self.meta.meta_batch
         started = time.perf_counter()
         source = self.method.sources["train"]
-        step = self.method.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
+        step = self.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
         self.progress.iteration += 1
         self._log(
             kind="step",
@@ -104,10 +107,10 @@ class Training:
         started = time.perf_counter()
         with self._bar(self.meta.valid_tasks, "validation", "task", leave=False) as inner:
             outcomes = judge_tasks(
-                self.method.learner,
+                self.learner,
                 self.method.sources["valid"],
                 self.meta.valid_tasks,
-                self.meta.inner_steps_eval,
+                self.method.eval_steps,
                 inner,
                 self.stop,
             )
@@ -118,7 +121,7 @@ class Training:
         now.stale_validations = 0 if gained else now.stale_validations + 1
         if accuracy.mean > now.best_accuracy:
             now.best_iteration, now.best_accuracy = now.iteration, accuracy.mean
-            write_checkpoint(self.folder.best_checkpoint, self.method.learner, now)
+            write_checkpoint(self.folder.best_checkpoint, self.learner, now)
         self._log(
             kind="validation",
             iteration=now.iteration,
@@ -135,7 +138,7 @@ class Training:
         return f"{100 * self.progress.best_accuracy:.1f}" if self.progress.best_iteration >= 0 else "-"
 
     def _save(self) -> None:
-        write_checkpoint(self.folder.last_checkpoint, self.method.learner, self.progress)
+        write_checkpoint(self.folder.last_checkpoint, self.learner, self.progress)
 
     def _log(self, **record: Any) -> None:
         self.folder.log(record)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.config import RunConfig
-from openprompt_meta.learners import BaseLearner, Task, adapt_clones
+from openprompt_meta.learners import BaseLearner, PoolClones, Task
+from openprompt_meta.learners.adapting import adapt as take_inner_steps
 from openprompt_meta.learners.base_learner import task_randomness
 from openprompt_meta.methods.engine import build_classifier
-from openprompt_meta.methods.verbalizer import build_verbalizer
+from openprompt_meta.methods.prompting import verbalizer_of
 from openprompt_meta.model import MaskClassifier
 from openprompt_meta.model.query_vectors import query_vectors
 from openprompt_meta.prompts import PromptPool, PromptPoolTemplate
@@ -77,17 +77,20 @@ def adapt(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, s
     with ONE_AT_A_TIME:
         with base.tokenizing:
             template = template_with(base, config, pool)
-            classifier = build_classifier(config, base.loaded, template, build_verbalizer(config, base.loaded, seed))
+            classifier = build_classifier(config, base.loaded, template, verbalizer_of(config, base.loaded, seed))
         task = _task(base, config, template, support)
         part = _part(task, most, seed)
         learner = BaseLearner(classifier, config.meta.loss, config.meta.label_embeddings, seed=seed)
-        clone = load_maml()(template.pool, lr=config.meta.inner_lr, first_order=True).clone()
+        adapter = PoolClones(template.pool, config.meta.inner_lr, adapted=config.meta.inner_parameters)
         steps = config.meta.inner_steps_eval
         with task_randomness(seed, task):
-            (losses,) = adapt_clones(learner.open([part]), [clone], steps)
+            opened = learner.open([part])
+            with adapter.begin(opened, learns=False) as adaptation:
+                (losses,) = take_inner_steps(opened, adaptation, steps)
+                (adapted,) = adaptation.pools
             refit = config.meta.label_embeddings == "adapted" or steps == 0 or part is not task
-            features = _fit(classifier, clone.module, task, refit)
-        return Adapted(tensors_of(clone.module), tensors_of(classifier.verbalizer), features.cpu(), losses)
+            features = _fit(classifier, adapted, task, refit)
+        return Adapted(tensors_of(adapted), tensors_of(classifier.verbalizer), features.cpu(), losses)
 
 
 def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:

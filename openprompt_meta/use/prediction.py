@@ -13,7 +13,7 @@ from torch import Tensor
 from openprompt_meta.config import RunConfig
 from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.methods.engine import build_classifier
-from openprompt_meta.methods.verbalizer import build_verbalizer
+from openprompt_meta.methods.prompting import verbalizer_of
 from openprompt_meta.model import MaskClassifier
 from openprompt_meta.prompts.mixed_verbalizer import MixedVerbalizer
 from openprompt_meta.use.adaptation import ONE_AT_A_TIME, Adapted
@@ -79,7 +79,7 @@ class Predictor:
         # A verbalizer may start at random, until the tensors given replace that.
         with ONE_AT_A_TIME, base.tokenizing, torch.random.fork_rng():
             self._template = template_with(base, config, adapted.pool)
-            verbalizer = build_verbalizer(config, base.loaded, seed=0)
+            verbalizer = verbalizer_of(config, base.loaded, seed=0)
             self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
             verbalizer.begin_task(classes, label_words)
         try:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from openprompt_meta.config import RunConfig
+from openprompt_meta.config import MethodName, RunConfig
 from openprompt_meta.data import TextDataset
 from openprompt_meta.data.configured import open_dataset
-from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
-from openprompt_meta.methods.prototypes import plain_features
+from openprompt_meta.methods import Method, build_method, load_language_model
 from openprompt_meta.model import LoadedMLM
 from openprompt_meta.runs import Run, TasksSummary, summarise_tasks
 from openprompt_meta.runs.checkpoint import load_pool
-from openprompt_meta.runs.evaluation import judge_prototypes, judge_tasks
+from openprompt_meta.runs.evaluation import judge_tasks
 from openprompt_meta.runs.folder import RunFolder
 
 __all__ = ["Classified", "QuickStart"]
@@ -36,7 +35,7 @@ class QuickStart:
     """One run and what to compare it with, on the same test tasks and the same frozen encoder.
 
     Args:
-        config: the run; its first seed is used.
+        config: the run, of ``method: metaprompter``; its first seed is used.
         folder: where the run goes; what is finished there is not done again.
     """
 
@@ -49,11 +48,12 @@ class QuickStart:
 
     def without_training(self) -> Iterator[tuple[str, TasksSummary]]:
         """Accuracy on unseen classes of what needs no training, a name and a summary each."""
-        method = self._method()
-        source, tasks = method.sources["test"], self.config.meta.test_tasks
-        for name, features in plain_features(source, self._dataset.test.texts, self._loaded).items():
-            yield name, judge_prototypes(features, source, tasks, name)
-        yield "prompt pool before meta-training", self._judge(method, "before meta-training")
+        yield (
+            "[MASK] of the bare template, class means",
+            self._judge(self._method("mask_prototypes"), "[MASK] features"),
+        )
+        yield "mean over tokens, class means", self._judge(self._method("mean_prototypes"), "mean features")
+        yield "prompt pool before meta-training", self._judge(self._method(), "before meta-training")
 
     def train(self) -> TasksSummary | None:
         """Meta-train and test; ``None`` if interrupted."""
@@ -66,7 +66,7 @@ class QuickStart:
     def save(self) -> Path:
         """Write the learned template as an artefact that any OpenPrompt project can load."""
         target = self.folder.path / "template"
-        self._trained().classifier.template.save_pretrained(target)
+        self._trained().template.save_pretrained(target)
         return target
 
     def classify_some(self, sentences: int = 6) -> tuple[list[str], list[Classified]]:
@@ -74,7 +74,7 @@ class QuickStart:
         method = self._trained()
         source = method.sources["test"]
         episode = source.episodes[0]
-        outcome = method.learner.judge(source[0], self.config.meta.inner_steps_eval)
+        outcome = method.learner.judge(source[0], method.eval_steps)
         best = outcome.log_probabilities.exp().max(dim=-1)
         every = max(1, len(episode.query) // sentences)
         chosen = range(0, len(episode.query), every)[:sentences]
@@ -89,16 +89,16 @@ class QuickStart:
         ]
         return list(episode.classes), classified
 
-    def _method(self) -> MetaPrompter:
-        return build_metaprompter(self.config, self._loaded, self._dataset, self._seed)
+    def _method(self, name: MethodName = "metaprompter") -> Method:
+        return build_method(replace(self.config, method=name), self._loaded, self._dataset, self._seed)
 
-    def _trained(self) -> MetaPrompter:
+    def _trained(self) -> Method:
         method = self._method()
-        load_pool(self.folder.seed(self._seed).best_checkpoint, method.learner.pool)
+        load_pool(self.folder.seed(self._seed).best_checkpoint, method.template.pool)
         return method
 
-    def _judge(self, method: MetaPrompter, title: str) -> TasksSummary:
-        meta = self.config.meta
-        with tqdm(total=meta.test_tasks, desc=title, unit="task", leave=False) as bar:
-            outcomes = judge_tasks(method.learner, method.sources["test"], meta.test_tasks, meta.inner_steps_eval, bar)
+    def _judge(self, method: Method, title: str) -> TasksSummary:
+        tasks = self.config.meta.test_tasks
+        with tqdm(total=tasks, desc=title, unit="task", leave=False) as bar:
+            outcomes = judge_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar)
         return summarise_tasks([outcome.accuracy for outcome in outcomes])

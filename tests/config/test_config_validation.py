@@ -116,7 +116,7 @@ def test_a_key_that_is_no_text_is_refused() -> None:
         ("plm.model_path", None, "got nothing (null), expected text"),
         ("run.seeds", 0, "got 0, expected a list, each item a whole number"),
         ("run.seeds", [0, "1"], "got the list [0, the text '1'], expected a list"),
-        ("meta", 5, "got 5, expected a section with the keys method, way, shot"),
+        ("meta", 5, "got 5, expected a section with the keys way, shot, query"),
         ("meta", [], "got the list [], expected a section"),
         ("verbalizer", "rep_verbaliser", "Did you mean 'rep_verbalizer'?"),
         ("verbalizer", {"temperature": 5}, "got a section with keys of its own, expected one of rep_verbalizer"),

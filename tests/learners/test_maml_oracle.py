@@ -4,97 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from oracle_tools import ALPHA, CLASSES, QUERY_LABELS, STEPS, SUPPORT_LABELS, WORDS, Setting, rep_loss
 from torch import Tensor
 
 from openprompt_meta.errors import NotFiniteError
-from openprompt_meta.learners import BaseLearner, MamlLearner, Task
-from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, PackedClassifier, load_mlm
+from openprompt_meta.learners import MamlLearner, Task
+from openprompt_meta.model import LoadedMLM, MaskClassifier, PackedClassifier
 from openprompt_meta.prompts import (
     HandCraftedVerbalizer,
-    PromptPoolTemplate,
     ProtoVerbalizer,
     RepVerbalizer,
     WarpVerbalizer,
 )
 
 pytestmark = pytest.mark.meta
-
-TEXT = '{"placeholder": "text_a"} {"pool"} topic is {"mask"}.'
-CLASSES = ["weather", "sport", "food"]
-WORDS = {"weather": ["rain", "storm"], "sport": ["game", "goal"], "food": ["soup"]}
-SUPPORT = ["rain in the night", "wind and storm", "a great player", "the team win", "we eat soup", "cook a dish"]
-QUERY = ["sun and cloud in the sky", "score a goal", "i like food", "the weather is bad"]
-SUPPORT_LABELS, QUERY_LABELS = [0, 0, 1, 1, 2, 2], [0, 1, 2, 0]
-ALPHA, STEPS = 0.3, 3
-
-
-@pytest.fixture
-def mlm(tiny_mlm_folder: Callable[[str], Any]) -> LoadedMLM:
-    """Eager attention, since fused attention has no second derivative on a CPU."""
-    loaded = load_mlm(tiny_mlm_folder("bert"), attn_implementation="eager")
-    loaded.model.double().requires_grad_(False)
-    return loaded
-
-
-class Setting:
-    """A classifier and a task in float64, with what the oracle needs of them."""
-
-    def __init__(
-        self, mlm: LoadedMLM, verbalizer: Any = None, kind: type[MaskClassifier] = MaskClassifier, **learner: Any
-    ) -> None:
-        self.template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=1)
-        self.template.double()
-        verbalizer = verbalizer or RepVerbalizer(mlm.tokenizer, mlm.model)
-        self.classifier = kind(mlm.model, self.template, verbalizer, freeze_plm=True, plm_eval_mode=True)
-        wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=64)
-        texts = EncodedTexts([*SUPPORT, *QUERY], self.template, wrapper)
-        self.task = Task(
-            index=7,
-            classes=CLASSES,
-            label_words=WORDS,
-            support=texts.batch(range(6), SUPPORT_LABELS),
-            query=texts.batch(range(6, 10), QUERY_LABELS),
-        )
-        self.mlm = mlm.model
-        self.base = BaseLearner(self.classifier, **learner)
-
-    def features(self, keys: Tensor, prompts: Tensor, batch: Any) -> Tensor:
-        """h_[MASK] row by row: attention, prompt and input embeddings put together by hand, no template involved."""
-        rows = []
-        for i in range(len(batch["label"])):
-            real = int(batch["attention_mask"][i].sum())
-            scores = torch.stack([key @ batch["query"][i] for key in keys]) / math.sqrt(keys.shape[1])
-            weights = scores.exp() / scores.exp().sum()
-            prompt = sum(weights[k] * prompts[k] for k in range(len(prompts)))
-            pieces, used = [], 0
-            for j in range(real):
-                if batch["soft_token_ids"][i, j] > 0:
-                    pieces.append(prompt[used])
-                    used += 1
-                else:
-                    pieces.append(self.mlm.get_input_embeddings().weight[batch["input_ids"][i, j]])
-            hidden = self.mlm.base_model(inputs_embeds=torch.stack(pieces).unsqueeze(0)).last_hidden_state[0]
-            rows.append(hidden[int((batch["loss_ids"][i] > 0).nonzero())])
-        return torch.stack(rows)
-
-
-def rep_loss(support: Tensor, judged: Tensor, labels: list[int], rho: float = 10.0, reduction: str = "mean") -> Tensor:
-    """RepVerb's negative log-likelihood, class by class in loops."""
-    losses = []
-    embeddings = [
-        torch.stack([h for h, y in zip(support, SUPPORT_LABELS, strict=True) if y == c]).mean(0) for c in range(3)
-    ]
-    for h, y in zip(judged, labels, strict=True):
-        cosines = torch.stack([(v @ h) / (v.norm() * h.norm()) for v in embeddings])
-        losses.append(-(rho * cosines[y]) + torch.log(torch.exp(rho * cosines).sum()))
-    total = torch.stack(losses).sum()
-    return total / len(losses) if reduction == "mean" else total
 
 
 def unrolled(setting: Setting, first_order: bool, rho_inner: float = 10.0, reduction: str = "mean") -> list[Tensor]:

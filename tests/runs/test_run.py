@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from small_runs import small_config, write_data
+from small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
 from openprompt_meta.config import RunConfig, load_config, to_yaml
 from openprompt_meta.errors import ConfigError, DataError, NotFiniteError, RunError
@@ -30,23 +30,6 @@ pytestmark = pytest.mark.meta
 @pytest.fixture
 def config(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> RunConfig:
     return small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
-
-
-def without_times(file: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-
-
-def assert_same_run(one: Path, two: Path) -> None:
-    """Parameters, optimiser state, metrics and results, bit by bit."""
-    for name in ("last", "best"):
-        file = f"seed-0/checkpoints/{name}.safetensors"
-        first, second = safetensors.torch.load_file(one / file), safetensors.torch.load_file(two / file)
-        assert first.keys() == second.keys()
-        assert any(key.startswith("optimizer.") for key in first) or name == "best"
-        assert all(torch.equal(first[key], second[key]) for key in first)
-    assert without_times(one / "seed-0/metrics.jsonl") == without_times(two / "seed-0/metrics.jsonl")
-    assert (one / "seed-0/test.json").read_text() == (two / "seed-0/test.json").read_text()
 
 
 def test_a_run_leaves_everything_one_needs_in_its_folder(config: RunConfig, tmp_path: Path) -> None:
@@ -256,7 +239,7 @@ def test_a_verbalizer_that_starts_at_random_resumes_to_the_same_bits(
     config = replace(config, verbalizer=verbalizer)
     Run(config, tmp_path / "straight", show_progress=False).train()
     torch.manual_seed(99)  # what else a program draws must not matter
-    _cut_after(3, config, tmp_path / "cut", monkeypatch)
+    cut_after(3, config, tmp_path / "cut", monkeypatch)
     torch.manual_seed(7)
     Run(config, tmp_path / "cut", show_progress=False).train()
     assert_same_run(tmp_path / "straight", tmp_path / "cut")
@@ -271,24 +254,10 @@ def test_dropout_is_on_in_training_only_and_resumes_to_the_same_bits(
     records = [without_times(tmp_path / name / "seed-0/metrics.jsonl") for name in ("plain", "straight")]
     assert records[0][0] == records[1][0], "the first validation must not know of dropout"
     assert records[0][1]["loss"] != records[1][1]["loss"], "the first iteration must"
-    _cut_after(3, config, tmp_path / "cut", monkeypatch)
+    cut_after(3, config, tmp_path / "cut", monkeypatch)
     Run(config, tmp_path / "cut", show_progress=False).train()
     assert_same_run(tmp_path / "straight", tmp_path / "cut")
     assert plain is not None
-
-
-def _cut_after(iteration: int, config: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Training._step
-
-    def crashing(self: Training, bar: Any) -> None:
-        real(self, bar)
-        if self.progress.iteration == iteration:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "_step", crashing)
-        with pytest.raises(KeyboardInterrupt):
-            Run(config, folder, show_progress=False).train()
 
 
 def test_data_without_validation_classes_is_refused_by_name(config: RunConfig, tmp_path: Path) -> None:

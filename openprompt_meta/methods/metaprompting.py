@@ -1,0 +1,68 @@
+"""MetaPrompting (Hou et al., 2022): one meta-learned soft prompt, and the whole language model with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openprompt_meta.config import RunConfig
+from openprompt_meta.data import TextDataset
+from openprompt_meta.learners import GradientLearner, InnerSteps, InPlace, PoolClones
+from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
+from openprompt_meta.methods.method import Method
+from openprompt_meta.methods.prompting import base_learner, meta_learner, pool_template, task_sources, verbalizer_of
+from openprompt_meta.methods.query_free import QueryFreeTexts
+from openprompt_meta.methods.tuned_model import TunedParameters, own_copy, parameters_of
+from openprompt_meta.model import LoadedMLM, MaskClassifier
+from openprompt_meta.prompts import PromptPool
+
+__all__ = ["build_metaprompting"]
+
+
+def build_metaprompting(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """A pool of one prompt, whose key has no say and is not learned; the language model is tuned if asked for.
+
+    Arguments as for :func:`~openprompt_meta.methods.registry.build_method`.
+    """
+    tunes = config.metaprompting.tune_model
+    if tunes:
+        loaded = own_copy(loaded)
+    template = pool_template(config, loaded, dataset, seed, num_prompts=1, top_n=None)
+    classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed), tuned=tunes)
+    pool: PromptPool = template.pool
+    return Method(
+        learner=_both(config, classifier, pool, seed) if tunes else _prompt(config, classifier, pool, seed),
+        sources=task_sources(
+            config,
+            dataset,
+            seed,
+            lambda texts: QueryFreeTexts(
+                build_texts(config, loaded, texts, template, show_progress, queries=False), pool.key_dim
+            ),
+        ),
+        num_parameters=pool.prompts.numel() + sum(p.numel() for p in parameters_of(loaded.model) if tunes),
+        eval_steps=config.meta.inner_steps_eval,
+        classifier=classifier,
+    )
+
+
+def _both(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed: int) -> GradientLearner:
+    """Prompt and language model, each with step sizes of its own."""
+    section, meta = config.metaprompting, config.meta
+    model = parameters_of(classifier.plm)
+    adapter = InPlace(
+        pool,
+        [InnerSteps([pool.prompts], meta.inner_lr), InnerSteps(model, section.model_lr, section.model_optimizer)],
+    )
+    learned = TunedParameters({"model": classifier.plm}, prompts=pool.prompts)
+    groups: list[dict[str, Any]] = [{"params": [pool.prompts]}, {"params": model, "lr": section.model_outer_lr}]
+    return meta_learner(config, learned, base_learner(config, classifier, seed), adapter, groups)
+
+
+def _prompt(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed: int) -> GradientLearner:
+    """The prompt alone."""
+    meta = config.meta
+    adapter = PoolClones(pool, meta.inner_lr, meta.first_order, "prompts")
+    base = base_learner(config, classifier, seed, tokens_at_once(config))
+    return meta_learner(config, pool, base, adapter, [{"params": [pool.prompts]}])

@@ -1,0 +1,255 @@
+"""The paper's tables as data: which rows, what each row runs, and which of the paper's figures belongs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openprompt_meta.errors import ConfigError, did_you_mean
+
+__all__ = ["TABLES", "Row", "Table", "rows_of", "table_named"]
+
+POOL_SIZES = (1, 2, 4, 8, 16, 32, 64)
+"""What the paper chooses K and L_p from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row. Keys of a configuration are dotted, as on the command line.
+
+    Attributes:
+        name: for ``--rows`` and ``--against``.
+        label: as printed.
+        fixed: what the row is about; an override of such a key is refused.
+        defaults: what it has in place of the configuration's defaults; an override wins.
+        defaults_with_head: the same, for language models with a vocabulary head.
+        needs: what it cannot run without; wins over an override, and the table says so.
+        paper: the paper's table and row, for its figures.
+        published: there is nothing to run: the paper's figures alone are printed.
+        block: rows of one block stand together.
+    """
+
+    name: str
+    label: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults_with_head: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    paper: tuple[str, str] | None = None
+    published: bool = False
+    block: str = "paper"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of the paper, or of the paper's kind."""
+
+    name: str
+    title: str
+    shots: tuple[int, ...]
+    rows: tuple[Row, ...]
+
+
+_VERBALIZERS = {
+    "hand-crafted": ("hand-crafted", "manual_verbalizer"),
+    "warp": ("WARP", "warp_verbalizer"),
+    "dart": ("DART", "dart_verbalizer"),
+    "protoverb": ("ProtoVerb", "proto_verbalizer"),
+    "repverb": ("RepVerb", "rep_verbalizer"),
+}
+_TUNES_THE_MODEL = {"plm.precision": "float32"}  # steps of 1e-5 are lost in half precision
+
+
+def _verbalizer_alone(name: str) -> Row:
+    label, verbalizer = _VERBALIZERS[name]
+    return Row(
+        name,
+        label,
+        fixed={"method": "verbalizer", "verbalizer": verbalizer},
+        needs=_TUNES_THE_MODEL,
+        paper=("verbalizers", name) if name in ("warp", "protoverb", "repverb") else None,
+    )
+
+
+def _metaprompting(verbalizer: str, **keys: Any) -> dict[str, Any]:
+    return {"method": "metaprompting", "verbalizer": _VERBALIZERS[verbalizer][1], **keys}
+
+
+def _metaprompter(**keys: Any) -> dict[str, Any]:
+    return {"method": "metaprompter", "verbalizer": "rep_verbalizer", **keys}
+
+
+_BOTH_VERBALIZERS = {"rep_verbalizer.mix_lambda": 0.5}
+
+_PUBLISHED = tuple(
+    Row(name, label, paper=("main", name), published=True, block="published")
+    for name, label in (("hatt", "HATT"), ("ds", "DS"), ("mlada", "MLADA"), ("contrastnet", "ContrastNet"))
+)
+_METAPROMPTING = (
+    Row(
+        "metaprompting",
+        "MetaPrompting",
+        fixed=_metaprompting("hand-crafted"),
+        needs=_TUNES_THE_MODEL,
+        paper=("main", "metaprompting"),
+    ),
+    *(
+        Row(
+            f"metaprompting+{name}",
+            f"MetaPrompting+{_VERBALIZERS[name][0]}",
+            fixed=_metaprompting(name),
+            needs=_TUNES_THE_MODEL,
+            paper=("main", f"metaprompting+{name}"),
+        )
+        for name in ("warp", "protoverb", "repverb")
+    ),
+)
+_METAPROMPTER = Row(
+    "metaprompter",
+    "MetaPrompter",
+    fixed=_metaprompter(),
+    defaults_with_head=_BOTH_VERBALIZERS,
+    paper=("main", "metaprompter"),
+)
+_FROZEN = tuple(
+    Row(
+        f"metaprompting-frozen{suffix}",
+        f"MetaPrompting{plus}, MLM frozen",
+        fixed=_metaprompting(verbalizer, **{"metaprompting.tune_model": False}),
+        block="frozen",
+    )
+    for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
+)
+_INSTEAD = tuple(
+    Row(name, label, fixed={"method": method}, needs=needs, block="instead")
+    for name, label, method, needs in (
+        ("mask-prototypes", "class means of the [MASK]", "mask_prototypes", {}),
+        ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes", {}),
+        ("logistic-regression", "logistic regression", "logistic_regression", {}),
+        ("nearest-neighbours", "nearest neighbours", "nearest_neighbours", {}),
+        ("fine-tuning", "fine-tuning with a head", "fine_tuning", _TUNES_THE_MODEL),
+        ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive", _TUNES_THE_MODEL),
+    )
+)
+_MAIN = (*_PUBLISHED, *_METAPROMPTING, _METAPROMPTER, *_FROZEN, *_INSTEAD)
+
+
+def _ablation(name: str, letter: str, key: str) -> Table:
+    rows = tuple(
+        Row(
+            f"{letter}-{size}",
+            f"{letter} = {size}",
+            fixed=_metaprompter(**{f"prompt_pool_template.{key}": size}),
+            defaults_with_head=_BOTH_VERBALIZERS,
+            paper=("main", "metaprompter") if size == 8 else None,  # the others are a figure without numbers
+        )
+        for size in POOL_SIZES
+    )
+    return Table(name, f"MetaPrompter with different {letter}", (5,), rows)
+
+
+def _other_learners() -> tuple[Row, ...]:
+    pool = (
+        ("metaprompter", "MetaPrompter (MAML, first order)", {"meta.learner": "maml"}),
+        (
+            "metaprompter+second-order",
+            "MetaPrompter, second order",
+            {"meta.learner": "maml", "meta.first_order": False},
+        ),
+        ("metaprompter+reptile", "MetaPrompter+Reptile", {"meta.learner": "reptile"}),
+        ("metaprompter+keys", "MetaPrompter, inner loop on keys only", {"meta.inner_parameters": "keys"}),
+        ("metaprompter+prompts", "MetaPrompter, inner loop on prompts only", {"meta.inner_parameters": "prompts"}),
+    )
+    single = (
+        ("metaprompting+repverb", "MetaPrompting+RepVerb (MAML)", "maml"),
+        ("metaprompting+repverb+bmg", "MetaPrompting+RepVerb+BMG", "bmg"),
+        ("metaprompting+repverb+reptile", "MetaPrompting+RepVerb+Reptile", "reptile"),
+    )
+    return (
+        *(
+            Row(name, label, fixed=_metaprompter(**keys), defaults_with_head=_BOTH_VERBALIZERS, block="pool")
+            for name, label, keys in pool
+        ),
+        *(
+            Row(
+                name,
+                label,
+                fixed=_metaprompting("repverb", **{"meta.learner": learner}),
+                needs=_TUNES_THE_MODEL,
+                block="single",
+            )
+            for name, label, learner in single
+        ),
+    )
+
+
+_BMG = (
+    Row(
+        "metaprompting+bmg",
+        "MetaPrompting+BMG",
+        fixed=_metaprompting("hand-crafted", **{"meta.learner": "bmg"}),
+        needs=_TUNES_THE_MODEL,
+        paper=("bmg", "metaprompting+bmg"),
+    ),
+    Row(
+        "metaprompter+bmg",
+        "MetaPrompter+BMG",
+        fixed=_metaprompter(**{"meta.learner": "bmg"}),
+        defaults_with_head=_BOTH_VERBALIZERS,
+        paper=("bmg", "metaprompter+bmg"),
+    ),
+    *_other_learners(),
+)
+_ABLATION_VERBALIZER = (
+    Row(
+        "hand-crafted",
+        "MetaPrompter, hand-crafted only",
+        fixed={"method": "metaprompter", "verbalizer": "manual_verbalizer"},
+        paper=("ablation-verbalizer", "hand-crafted"),
+    ),
+    Row(
+        "repverb",
+        "MetaPrompter, RepVerb only",
+        fixed=_metaprompter(**{"rep_verbalizer.mix_lambda": 1.0}),
+        paper=("ablation-verbalizer", "repverb"),
+    ),
+    Row(
+        "both",
+        "MetaPrompter, both",
+        fixed=_metaprompter(**_BOTH_VERBALIZERS),
+        paper=("ablation-verbalizer", "both"),
+    ),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        Table("verbalizers", "Verbalizers alone", (5, 1), tuple(_verbalizer_alone(name) for name in _VERBALIZERS)),
+        Table("main-5shot", "Every method, 5-shot", (5,), _MAIN),
+        Table("main-1shot", "Every method, 1-shot", (1,), _MAIN),
+        Table("ablation-verbalizer", "MetaPrompter with different verbalizers", (5,), _ABLATION_VERBALIZER),
+        Table("bmg", "Other meta-learners", (5,), _BMG),
+        _ablation("ablation-K", "K", "num_prompts"),
+        _ablation("ablation-Lp", "Lp", "prompt_length"),
+    )
+}
+"""By name."""
+
+
+def table_named(name: str) -> Table:
+    """The table of that name. :class:`ConfigError` if there is none."""
+    if name not in TABLES:
+        raise ConfigError(f"There is no table {name!r}; there are {', '.join(TABLES)}." + did_you_mean(name, TABLES))
+    return TABLES[name]
+
+
+def rows_of(table: Table, names: tuple[str, ...] | None) -> tuple[Row, ...]:
+    """The rows of those names, in the table's order; all of them for ``None``. :class:`ConfigError` for others."""
+    known = {row.name: row for row in table.rows}
+    for name in names or ():
+        if name not in known:
+            raise ConfigError(
+                f"The table {table.name} has no row {name!r}; it has {', '.join(known)}." + did_you_mean(name, known)
+            )
+    return tuple(row for row in table.rows if names is None or row.name in names)

@@ -1,0 +1,292 @@
+"""From cells to a table: means and intervals, the paper's figures, the best, and what a difference is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.errors import ConfigError
+from openprompt_meta.runs.summary import SeedsSummary, summarise_seeds
+from openprompt_meta.tables.cells import Cell
+from openprompt_meta.tables.comparison import LEVEL, PairedDifference, compare, holm
+from openprompt_meta.tables.definitions import Row, Table
+from openprompt_meta.tables.execution import CellState
+from openprompt_meta.tables.paper_figures import PaperFigure, dataset_title, paper_figure, paper_millions
+from openprompt_meta.tables.settings import Setting, ignored_overrides
+
+__all__ = ["Column", "Comparison", "Entry", "Line", "TableResult", "assemble"]
+
+INDUCTIVE, TRANSDUCTIVE = "inductive", "transductive"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Figures that may be compared: one data set, one number of shots, one kind."""
+
+    dataset: str
+    shot: int
+    kind: str = INDUCTIVE
+
+    @property
+    def title(self) -> str:
+        """As printed above it."""
+        suffix = "" if self.kind == INDUCTIVE else f", {self.kind}"
+        return f"{dataset_title(self.dataset)} {self.shot}-shot{suffix}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row against the column's reference, task by task."""
+
+    against: str
+    difference: PairedDifference
+    holm_p: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the difference is significant among all comparisons of the column."""
+        return self.holm_p < LEVEL
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a row has in a column."""
+
+    summary: SeedsSummary | None = None
+    mark: str = ""
+    """``best``; ``within`` for a mean inside the best one's interval; else empty."""
+    comparison: Comparison | None = None
+    missing: str = ""
+    """Why there is no figure, in a word or two; the whole reason is among the failures."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the finished table."""
+
+    row: Row
+    parameters: int | None
+    """Numbers tuned, as counted here."""
+    paper_millions: float | None
+    entries: Mapping[Column, Entry]
+    paper: Mapping[tuple[str, int], PaperFigure]
+    """The paper's figures by data set and shots."""
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """A table ready to be printed.
+
+    Attributes:
+        references: in each column, the row that the others are compared with.
+        failures: what has no figure, and why.
+    """
+
+    table: Table
+    setting: Setting
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    references: Mapping[Column, str]
+    failures: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def assemble(
+    table: Table,
+    rows: Sequence[Row],
+    setting: Setting,
+    states: Mapping[Cell, CellState],
+    against: str | None = None,
+) -> TableResult:
+    """Put the table together.
+
+    Args:
+        table: its name and title.
+        rows: those to print.
+        setting: what they were run with.
+        states: every cell of them.
+        against: name of the row to compare the others with; by default the best of each column.
+    """
+    _require_runnable(against, rows)
+    if not any(dataset in KNOWN_SETS for dataset in setting.datasets):
+        rows = [row for row in rows if not row.published]  # nothing was ever published on these data
+    figures = _Figures(states)
+    columns = _columns(setting, figures)
+    marks = {column: _marks(column, rows, figures) for column in columns}
+    comparisons, references = {}, {}
+    for column in columns:
+        chosen = against if against is not None else _best(column, rows, figures)
+        if chosen is not None and figures.has(chosen, column):
+            references[column] = chosen
+            comparisons[column] = _comparisons(column, rows, figures, chosen)
+    lines = tuple(
+        Line(
+            row=row,
+            parameters=figures.parameters(row.name),
+            paper_millions=None if row.paper is None else paper_millions(*row.paper, setting.shots[0]),
+            entries={
+                column: Entry(
+                    figures.summary(row.name, column),
+                    marks[column].get(row.name, ""),
+                    comparisons.get(column, {}).get(row.name),
+                    figures.missing(row.name, column),
+                )
+                for column in columns
+            },
+            paper=_paper(row, setting),
+        )
+        for row in rows
+    )
+    return TableResult(
+        table, setting, columns, lines, references, _failures(states), _notes(rows, setting, columns, states)
+    )
+
+
+class _Figures:
+    """Per-task accuracies by row, column and seed."""
+
+    def __init__(self, states: Mapping[Cell, CellState]) -> None:
+        self.by_row: dict[tuple[str, Column], dict[int, tuple[float, ...]]] = {}
+        self._parameters: dict[str, int] = {}
+        self._missing: dict[tuple[str, str, int], str] = {}
+        for cell, state in states.items():
+            if state.outcome is None:
+                word = "not run" if state.reason is None else "failed"
+                self._missing[cell.row.name, cell.dataset, cell.shot] = word
+                continue
+            column = Column(cell.dataset, cell.shot, state.outcome.kind)
+            self.by_row.setdefault((cell.row.name, column), {})[cell.seed] = state.outcome.accuracies
+            if state.outcome.parameters is not None:
+                self._parameters[cell.row.name] = state.outcome.parameters
+
+    def has(self, row: str, column: Column) -> bool:
+        return (row, column) in self.by_row
+
+    def missing(self, row: str, column: Column) -> str:
+        """A word for an empty place; none where the row's figures are of the other kind or its own."""
+        for kind in (INDUCTIVE, TRANSDUCTIVE):
+            if self.has(row, Column(column.dataset, column.shot, kind)):
+                return ""
+        return self._missing.get((row, column.dataset, column.shot), "")
+
+    def seeds(self, row: str, column: Column) -> dict[int, tuple[float, ...]]:
+        return self.by_row.get((row, column), {})
+
+    def parameters(self, row: str) -> int | None:
+        return self._parameters.get(row)
+
+    def summary(self, row: str, column: Column) -> SeedsSummary | None:
+        seeds = self.seeds(row, column)
+        return summarise_seeds([seeds[seed] for seed in sorted(seeds)]) if seeds else None
+
+    def pairs(self, row: str, other: str, column: Column) -> tuple[list[float], list[float]]:
+        """Accuracies of both on the tasks of the seeds that both have."""
+        first, second = self.seeds(row, column), self.seeds(other, column)
+        shared = sorted(first.keys() & second.keys())
+        return [a for seed in shared for a in first[seed]], [a for seed in shared for a in second[seed]]
+
+
+def _columns(setting: Setting, figures: _Figures) -> tuple[Column, ...]:
+    found = {column for _, column in figures.by_row}
+    columns = []
+    for dataset in setting.datasets:
+        for shot in setting.shots:
+            kinds = [kind for kind in (INDUCTIVE, TRANSDUCTIVE) if Column(dataset, shot, kind) in found]
+            columns += [Column(dataset, shot, kind) for kind in kinds or [INDUCTIVE]]
+    return tuple(columns)
+
+
+def _best(column: Column, rows: Sequence[Row], figures: _Figures) -> str | None:
+    means = {row.name: summary.mean for row in rows if (summary := figures.summary(row.name, column)) is not None}
+    return max(means, key=lambda name: means[name]) if means else None
+
+
+def _marks(column: Column, rows: Sequence[Row], figures: _Figures) -> dict[str, str]:
+    name = _best(column, rows, figures)
+    best = None if name is None else figures.summary(name, column)
+    if best is None:
+        return {}
+    marks = {}
+    for row in rows:
+        summary = figures.summary(row.name, column)
+        if summary is not None and summary.mean == best.mean:
+            marks[row.name] = "best"
+        elif summary is not None and best.interval is not None and summary.mean >= best.mean - best.interval:
+            marks[row.name] = "within"
+    return marks
+
+
+def _comparisons(column: Column, rows: Sequence[Row], figures: _Figures, against: str) -> dict[str, Comparison]:
+    differences = {}
+    for row in rows:
+        ours, theirs = figures.pairs(row.name, against, column)
+        if row.name != against and ours:
+            differences[row.name] = compare(ours, theirs)
+    adjusted = holm([difference.p for difference in differences.values()])
+    return {
+        name: Comparison(against, difference, p)
+        for (name, difference), p in zip(differences.items(), adjusted, strict=True)
+    }
+
+
+def _paper(row: Row, setting: Setting) -> dict[tuple[str, int], PaperFigure]:
+    figures = {}
+    for dataset in setting.datasets:
+        for shot in setting.shots:
+            figure = None if row.paper is None else paper_figure(*row.paper, dataset, shot)
+            if figure is not None:
+                figures[dataset, shot] = figure
+    return figures
+
+
+def _require_runnable(against: str | None, rows: Sequence[Row]) -> None:
+    names = [row.name for row in rows if not row.published]
+    if against is not None and against not in names:
+        raise ConfigError(f"--against {against}: there is no such row to compare with; there are {', '.join(names)}.")
+
+
+def _failures(states: Mapping[Cell, CellState]) -> tuple[str, ...]:
+    """One sentence for each row and reason, naming the seeds where others have figures."""
+    seeds: dict[tuple[str, str, int, str], list[int]] = {}
+    for cell, state in states.items():
+        if state.outcome is None:
+            reason = state.reason or "not run yet"
+            seeds.setdefault((cell.row.label, cell.dataset, cell.shot, reason), []).append(cell.seed)
+    return tuple(
+        f"{label} ({dataset_title(dataset)}, {shot}-shot, seed {', '.join(map(str, numbers))}): {reason}"
+        for (label, dataset, shot, reason), numbers in seeds.items()
+    )
+
+
+def _notes(
+    rows: Sequence[Row], setting: Setting, columns: Sequence[Column], states: Mapping[Cell, CellState]
+) -> tuple[str, ...]:
+    seeds = ", ".join(map(str, setting.seeds))
+    notes = [
+        f"{setting.plm}; {setting.tasks} test tasks for each seed ({seeds}); mean ± half the 95 % interval over "
+        "tasks, in per cent" + ("; in parentheses the deviation over seeds." if len(setting.seeds) > 1 else "."),
+    ]
+    if setting.overrides:
+        notes.append(f"Keys for every cell: {' '.join(setting.overrides)}.")
+    notes += [
+        f"{need} all the same, which they need: {', '.join(labels)}."
+        for need, labels in ignored_overrides(rows, setting).items()
+    ]
+    if not setting.has_head and any(row.defaults_with_head for row in rows):
+        notes.append(
+            f"{setting.plm} has no vocabulary head: MetaPrompter runs with RepVerb alone (λ = 1), not with both."
+        )
+    if any(column.kind == TRANSDUCTIVE for column in columns):
+        notes.append("Transductive figures have seen the whole query set and stand in a column of their own.")
+    if any(_paper(row, setting) for row in rows):
+        notes.append(
+            "paper: the figures it prints, bert-base-uncased, ± over three seeds. Its authors' code centres features "
+            "by the query set too, so they may be transductive."
+        )
+    if any(row.published for row in rows):
+        notes.append("published: taken over from the paper, which has them from others; not run here.")
+    missing = [cell for cell, state in states.items() if state.outcome is None]
+    if missing:
+        notes.append(f"{len(missing)} of {len(states)} cells have no figure; the reasons stand below the table.")
+    return tuple(notes)

@@ -1,0 +1,282 @@
+"""Every method on a tiny model: the same tasks, the same artefacts, and no trace of one task in the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+import transformers
+from small_runs import assert_same_run, cut_after, small_config, write_data
+
+from openprompt_meta.config import MethodName, RunConfig, config_from_mapping
+from openprompt_meta.config.writing import to_mapping
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.errors import ConfigError
+from openprompt_meta.learners import MetaLearner
+from openprompt_meta.methods import METHODS, Method, build_method, load_language_model
+from openprompt_meta.methods.tuned_model import parameters_of
+from openprompt_meta.runs import Run, run
+
+pytestmark = pytest.mark.meta
+
+FROZEN = {"metaprompting": {"tune_model": False}}
+MANUAL = {"verbalizer": "manual_verbalizer"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "metaprompter": {},
+    "metaprompter, keys": {"method": "metaprompter", "meta": {"inner_parameters": "keys"}},
+    "metaprompter, second order": {"method": "metaprompter", "meta": {"first_order": False}},
+    "metaprompter, reptile": {"method": "metaprompter", "meta": {"learner": "reptile", "optimizer": "sgd"}},
+    "metaprompter, bmg": {"method": "metaprompter", "meta": {"learner": "bmg", "bmg_steps": 2}},
+    "metaprompting": {"method": "metaprompting", **MANUAL},
+    "metaprompting, warp": {"method": "metaprompting", "verbalizer": "warp_verbalizer"},
+    "metaprompting, reptile": {"method": "metaprompting", "meta": {"learner": "reptile"}},
+    "metaprompting, bmg": {"method": "metaprompting", "meta": {"learner": "bmg", "bmg_steps": 2}},
+    "metaprompting, frozen": {"method": "metaprompting", **FROZEN},
+    "verbalizer, rep": {"method": "verbalizer"},
+    "verbalizer, warp": {
+        "method": "verbalizer",
+        "verbalizer": "warp_verbalizer",
+        "warp_verbalizer": {"fit_steps": 0},
+    },
+    "verbalizer, dart": {"method": "verbalizer", "verbalizer": "dart_verbalizer"},
+    "verbalizer, proto": {"method": "verbalizer", "verbalizer": "proto_verbalizer"},
+    "verbalizer, hand-crafted": {"method": "verbalizer", **MANUAL},
+    "mask_prototypes": {"method": "mask_prototypes"},
+    "mean_prototypes": {"method": "mean_prototypes"},
+    "logistic_regression": {"method": "logistic_regression"},
+    "nearest_neighbours": {"method": "nearest_neighbours"},
+    "fine_tuning": {"method": "fine_tuning", "fine_tuning": {"steps": 3}},
+    "contrastive": {"method": "contrastive", "contrastive": {"steps": 3, "pairs": 4}},
+}
+LEARNED = [
+    "metaprompter, reptile",
+    "metaprompter, bmg",
+    "metaprompting",
+    "metaprompting, bmg",
+    "metaprompting, frozen",
+]
+UNTRAINED = [
+    "verbalizer, warp",
+    "mask_prototypes",
+    "mean_prototypes",
+    "logistic_regression",
+    "nearest_neighbours",
+    "fine_tuning",
+    "contrastive",
+]
+TUNED = [
+    name for name in VARIANTS if name.startswith(("metaprompting", "verb", "fine", "contr")) and "froz" not in name
+]
+
+
+@pytest.fixture
+def config(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> RunConfig:
+    sizes = {"iterations": 3, "validate_every": 2, "valid_tasks": 2, "test_tasks": 2}
+    return small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"), **sizes)
+
+
+def variant(config: RunConfig, name: str) -> RunConfig:
+    mapping = to_mapping(config)
+    for key, value in VARIANTS[name].items():
+        mapping[key] = {**mapping[key], **value} if isinstance(value, dict) else value
+    return config_from_mapping(mapping)
+
+
+def built(config: RunConfig, loaded: Any = None, seed: int = 0) -> Method:
+    return build_method(config, loaded or load_language_model(config), open_dataset(config.dataset), seed)
+
+
+def bits(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def assert_same_bits(model: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def own_model(method: Method) -> torch.nn.Module:
+    """The language model that a method tunes."""
+    return method.classifier.plm if method.classifier is not None else method.learner.encoder  # type: ignore[attr-defined]
+
+
+def test_every_name_of_the_configuration_is_built_and_tested() -> None:
+    assert set(METHODS) == set(get_args(MethodName))
+    assert {VARIANTS[name].get("method", "metaprompter") for name in VARIANTS} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_method_runs_and_leaves_the_language_model_it_was_given_alone(config: RunConfig, name: str) -> None:
+    config = variant(config, name)
+    loaded = load_language_model(config)
+    before = bits(loaded.model)
+    method = built(config, loaded)
+    if isinstance(method.learner, MetaLearner):
+        step = method.learner.meta_step([method.sources["train"][i] for i in range(2)])
+        assert step.gradient_norm > 0
+    outcome = method.learner.judge(method.sources["test"][0], method.eval_steps)
+    assert torch.allclose(outcome.log_probabilities.exp().sum(dim=-1).float(), torch.ones(6), atol=1e-5)
+    assert_same_bits(loaded.model, before)
+    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_judging_a_task_leaves_every_weight_as_it_was(config: RunConfig, name: str) -> None:
+    method = built(variant(config, name))
+    before = bits(own_model(method))
+    tasks = [method.sources["test"][i] for i in range(2)]
+    first = [method.learner.judge(task, method.eval_steps) for task in tasks]
+    assert_same_bits(own_model(method), before)
+    # In the other order, so that a trace of one task in the next would show.
+    again = [method.learner.judge(task, method.eval_steps) for task in tasks[::-1]][::-1]
+    for one, two in zip(first, again, strict=True):
+        assert torch.equal(one.log_probabilities, two.log_probabilities)
+        assert one.inner_losses == two.inner_losses
+    untuned = method.learner.judge(tasks[0], 0)
+    assert not torch.equal(untuned.log_probabilities, first[0].log_probabilities), "the steps must do something"
+
+
+def test_a_seed_starts_from_the_weights_that_were_loaded_whatever_another_learned(config: RunConfig) -> None:
+    config = variant(config, "metaprompting")
+    loaded = load_language_model(config)
+    first = built(config, loaded)
+    first.learner.meta_step([first.sources["train"][0]])  # type: ignore[attr-defined]
+    pairs = zip(own_model(first).parameters(), loaded.model.parameters(), strict=True)
+    assert not all(torch.equal(one, two) for one, two in pairs)
+    assert_same_bits(own_model(built(config, loaded, seed=1)), bits(loaded.model))
+
+
+def test_all_methods_see_the_same_tasks(config: RunConfig) -> None:
+    loaded = load_language_model(config)
+    seen = []
+    for name in VARIANTS:
+        sources = built(variant(config, name), loaded, seed=5).sources
+        seen.append([sources[split].episodes[i] for split in ("train", "valid", "test") for i in range(3)])
+        task = sources["test"][1]
+        assert tuple(task.classes) == seen[0][7].classes
+        assert tuple(task.query["label"].tolist()) == seen[0][7].query_labels
+    assert all(episodes == seen[0] for episodes in seen)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_learned_across_tasks_resumes_to_the_same_bits(
+    config: RunConfig, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = variant(config, name)
+    results = Run(config, tmp_path / "straight", show_progress=False).train()
+    cut_after(2, config, tmp_path / "cut", monkeypatch)
+    torch.manual_seed(3)
+    assert Run(config, tmp_path / "cut", show_progress=False).train() == results
+    assert_same_run(tmp_path / "straight", tmp_path / "cut", keeps_state=config.meta.optimizer != "sgd")
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_what_learns_nothing_across_tasks_is_tested_at_once_and_resumes(
+    config: RunConfig, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = variant(config, name)
+    results = Run(config, tmp_path / "straight", show_progress=False).train()
+    assert results is not None
+    assert results["method"] == config.method
+    test = json.loads((tmp_path / "straight" / "seed-0" / "test.json").read_text())
+    assert len(test["accuracies"]) == 2
+    assert (test["best_iteration"], test["parameters"]) == (0, results["parameters"])
+    assert not list((tmp_path / "straight" / "seed-0" / "checkpoints").iterdir())
+
+    def dying(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "write_whole", dying)
+        with pytest.raises(KeyboardInterrupt):
+            Run(config, tmp_path / "cut", show_progress=False).train()
+    assert Run(config, tmp_path / "cut", show_progress=False).train() == results
+    assert Run(config, tmp_path / "cut", show_progress=False).test()["test_accuracy"] == results["test_accuracy"]
+
+
+def test_bert_has_the_papers_number_of_parameters(config: RunConfig) -> None:
+    with torch.device("meta"):
+        bert = transformers.BertForMaskedLM(transformers.BertConfig())
+    model = sum(parameter.numel() for parameter in parameters_of(bert))
+    assert round((model + 8 * 768) / 1e6, 2) == 109.52
+    # The same sum at the tiny model's size, as the methods count it.
+    loaded = load_language_model(config)
+    tiny = sum(parameter.numel() for parameter in loaded.model.parameters())
+    encoder = sum(parameter.numel() for parameter in loaded.model.base_model.parameters())
+    expected = {
+        "metaprompter": 3 * (32 + 2 * 32),
+        "metaprompting": tiny + 2 * 32,
+        "metaprompting, frozen": 2 * 32,
+        "verbalizer, rep": tiny,
+        "mean_prototypes": 0,
+        "nearest_neighbours": 0,
+        "logistic_regression": 3 * 33,
+        "fine_tuning": encoder + 3 * 33,
+        "contrastive": encoder + 3 * 33,
+    }
+    for name, count in expected.items():
+        assert built(variant(config, name), loaded).num_parameters == count
+
+
+def test_one_prompt_is_the_same_whatever_the_query(config: RunConfig) -> None:
+    method = built(variant(config, "metaprompting, frozen"))
+    pool = method.template.pool
+    assert pool.num_prompts == 1
+    batch = method.sources["test"][0].support
+    assert not batch["query"].any()
+    assert torch.equal(pool(torch.randn(4, 32)), pool.prompts.expand(4, -1, -1))
+    key = pool.keys.detach().clone()
+    method.learner.meta_step([method.sources["train"][0]])  # type: ignore[attr-defined]
+    assert torch.equal(pool.keys, key), "a key without a say is not learned"
+
+
+@pytest.mark.parametrize("name", ["metaprompting", "verbalizer, proto"])
+def test_a_tuned_model_gives_the_same_by_either_engine(config: RunConfig, name: str) -> None:
+    outcomes = []
+    for engine in ("plain", "fast"):
+        chosen = variant(replace(config, run=replace(config.run, engine=engine)), name)
+        loaded = load_language_model(chosen)
+        loaded.model.double()
+        method = built(chosen, loaded)
+        method.template.double()
+        assert method.classifier is not None
+        method.classifier.verbalizer.double()
+        outcomes.append(method.learner.judge(method.sources["test"][0], 2))
+    assert torch.allclose(outcomes[0].log_probabilities, outcomes[1].log_probabilities, rtol=1e-6, atol=1e-8)
+
+
+def test_a_discrete_prompt_is_the_text_and_the_words_alone(config: RunConfig) -> None:
+    method = built(variant(config, "verbalizer, rep"))
+    source = method.sources["test"]
+    tokenizer = method.template.tokenizer
+    episode = source.episodes[0]
+    row = source[0].support["input_ids"][0]
+    text = open_dataset(config.dataset).test.texts[episode.support[0]]
+    expected = tokenizer(f"{text} Topic is [MASK].")["input_ids"]
+    assert row[: len(expected)].tolist() == expected
+    assert not source[0].support["soft_token_ids"].any()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"method": "metaprompting", "meta": {"first_order": False}}, "meta.first_order: second derivatives"),
+        ({"method": "verbalizer", "plm": {"precision": "bfloat16"}}, "plm.precision: got bfloat16"),
+        ({"method": "metaprompting", "meta": {"inner_parameters": "keys"}}, "meta.inner_parameters: got keys"),
+        ({"method": "metapromter"}, "Did you mean 'metaprompter'"),
+        ({"method": "verbalizer", **MANUAL}, "verbalizer: manual_verbalizer needs a model with a vocabulary head"),
+    ],
+)
+def test_what_a_method_cannot_do_is_refused_before_anything_loads(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        config_from_mapping(given)
+    assert told in str(refusal.value)
+
+
+def test_a_method_without_prompts_has_no_say_about_the_verbalizer() -> None:
+    assert config_from_mapping({"method": "mean_prototypes", **MANUAL}).method == "mean_prototypes"
+    assert config_from_mapping({"method": "metaprompting", **FROZEN, "meta": {"first_order": False}}) is not None

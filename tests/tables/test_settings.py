@@ -1,0 +1,140 @@
+"""A cell's configuration: what it is made of, what it is called, and that nothing it leaves out is ever looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import small_config, write_data
+
+from openprompt_meta.config import METHOD_SECTIONS, VERBALIZER_SECTIONS, MetaSection, RunConfig, load_config
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.errors import ConfigError
+from openprompt_meta.methods import METHODS, build_method, load_language_model
+from openprompt_meta.runs.evaluation import judge_tasks
+from openprompt_meta.tables import TABLES, Setting, cells_of, check_overrides, rows_of, table_named
+from openprompt_meta.tables.cells import digest
+from openprompt_meta.tables.settings import TRAINING_KEYS, _without_idle_keys, cell_config
+
+YAMLS = Path(__file__).parents[2] / "yamls"
+MODELS = {"bert": "bert-base-uncased", "minilm": "minilm"}
+
+
+def row(table: str, name: str) -> Any:
+    (found,) = rows_of(TABLES[table], (name,))
+    return found
+
+
+@pytest.mark.parametrize("dataset", KNOWN_SETS)
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("shot", [1, 5])
+def test_the_metaprompter_row_runs_what_the_shipped_yaml_runs(dataset: str, model: str, shot: int) -> None:
+    setting = Setting(datasets=(dataset,), plm=MODELS[model], root="data")
+    config = cell_config(row(f"main-{shot}shot", "metaprompter"), setting, dataset, shot, seed=0)
+    assert config == load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml")
+
+
+def test_every_method_of_the_package_is_a_row_of_a_table() -> None:
+    rows = [one for table in TABLES.values() for one in table.rows if not one.published]
+    assert {one.fixed["method"] for one in rows} == set(METHODS)
+
+
+def test_every_row_can_be_configured_on_a_model_with_a_vocabulary_head() -> None:
+    for table in TABLES.values():
+        cells = cells_of(table.rows, Setting(plm="bert-base-uncased", shots=table.shots), Path("cells"))
+        assert [str(cell) for cell in cells if cell.refusal is not None] == []
+        assert len({cell.folder for cell in cells}) == len(cells), f"two rows of {table.name} are the same"
+
+
+def test_all_rows_of_a_table_see_the_same_tasks() -> None:
+    for table in TABLES.values():
+        cells = cells_of(table.rows, Setting(plm="bert-base-uncased", shots=table.shots[:1]), Path("cells"))
+        configs = [cell.config for cell in cells if cell.config is not None]
+        episodes = [
+            (config.dataset, config.meta.way, config.meta.shot, config.meta.query, config.meta.test_tasks)
+            for config in configs
+        ]
+        assert all(one == episodes[0] for one in episodes)
+
+
+def test_no_row_meets_an_override_that_would_make_its_label_untrue() -> None:
+    table = TABLES["ablation-K"]
+    setting = Setting(overrides=("prompt_pool_template.num_prompts=4",))
+    with pytest.raises(ConfigError, match=r"is what the rows of ablation-K are about \(K = 1, K = 2"):
+        check_overrides(table, table.rows, setting)
+
+
+def test_an_override_wins_over_a_rows_defaults_and_not_over_its_needs() -> None:
+    setting = Setting(plm="bert-base-uncased", overrides=("rep_verbalizer.mix_lambda=0.7", "plm.precision=bfloat16"))
+    ours = cell_config(row("main-5shot", "metaprompter"), setting, "demo", 5, 0)
+    assert (ours.rep_verbalizer.mix_lambda, ours.plm.precision) == (0.7, "bfloat16")
+    theirs = cell_config(row("main-5shot", "metaprompting+repverb"), setting, "demo", 5, 0)
+    assert (theirs.rep_verbalizer.mix_lambda, theirs.plm.precision) == (0.7, "float32")
+
+
+def test_one_path_for_several_data_sets_is_refused() -> None:
+    table = TABLES["main-5shot"]
+    with pytest.raises(ConfigError, match="use --root"):
+        check_overrides(table, table.rows, Setting(("hwu64", "reuters"), overrides=("dataset.path=here",)))
+
+
+def test_an_unknown_table_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'main-5shot'"):
+        table_named("main5shot")
+
+
+def test_the_command_offers_every_table() -> None:
+    from openprompt_meta.commands.table import NAMES
+
+    assert tuple(TABLES) == NAMES
+
+
+def test_a_digest_tells_configurations_apart_and_nothing_else() -> None:
+    config = RunConfig()
+    assert digest(config) == digest(RunConfig())
+    others = [
+        replace(config, meta=replace(config.meta, inner_lr=0.2)),
+        replace(config, meta=replace(config.meta, outer_lr=0.2)),
+        replace(config, method="metaprompting"),
+        replace(config, run=replace(config.run, seeds=[1])),
+    ]
+    assert len({digest(one) for one in [config, *others]}) == 5
+
+
+class Forbidden:
+    """A section that must not be looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+
+class GuardedMeta(MetaSection):
+    """A ``meta`` section whose keys of training must not be looked at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in TRAINING_KEYS:
+            raise AssertionError(f"meta.{name} was asked for")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.meta
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_looks_at_the_keys_that_its_cells_leave_out(
+    method: Any, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    config = replace(small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data")), method=method)
+    marks: dict[str, Any] = {name: Forbidden() for name in (*VERBALIZER_SECTIONS, *METHOD_SECTIONS)}
+    cut = _without_idle_keys(replace(config, **marks))
+    idle = {name: mark for name, mark in marks.items() if getattr(cut, name) is not mark}
+    assert idle
+    guarded = replace(config, **idle)
+    odd = replace(config, meta=replace(config.meta, iterations=5))
+    if _without_idle_keys(odd) == _without_idle_keys(config):
+        guarded = replace(guarded, meta=GuardedMeta(**asdict(config.meta)))
+    built = build_method(guarded, load_language_model(guarded), open_dataset(guarded.dataset), seed=0)
+    (outcome,) = judge_tasks(built.learner, built.sources["test"], 1, built.eval_steps)
+    assert 0 <= outcome.accuracy <= 1
