@@ -117,14 +117,14 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
 
 
 def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLearner) -> dict[int, dict[str, Tensor]]:
-    """What the optimiser keeps of each parameter: of all of them, or of none before the first step."""
+    """What the optimiser keeps of each parameter that has had a gradient."""
     parameters = [value for group in learner.optimizer.param_groups for value in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith(_OPTIMIZER):
             index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
             state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
-    fitting = set(state) in (set(), set(range(len(parameters)))) and all(
+    fitting = state.keys() <= set(range(len(parameters))) and all(
         _fits(learner.optimizer, parameters[index], kept) for index, kept in state.items()
     )
     if not fitting:
