@@ -7,6 +7,7 @@ from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import (
     METHOD_SECTION_OF,
     METHOD_SECTIONS,
+    VERBALIZER_METHODS,
     VERBALIZER_SECTIONS,
     ContrastiveSection,
     DartVerbalizerSection,
@@ -33,6 +34,7 @@ from openprompt_meta.config.writing import to_mapping, to_yaml
 __all__ = [
     "METHOD_SECTIONS",
     "METHOD_SECTION_OF",
+    "VERBALIZER_METHODS",
     "VERBALIZER_SECTIONS",
     "ContrastiveSection",
     "DartVerbalizerSection",

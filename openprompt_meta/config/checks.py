@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from openprompt_meta.config.schema import ProtoVerbalizerSection, RunConfig
+from openprompt_meta.config.schema import VERBALIZER_METHODS, ProtoVerbalizerSection, RunConfig
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError, did_you_mean
 
@@ -15,7 +15,6 @@ __all__ = ["KNOWN_DATASETS", "Problem", "cross_check", "notes"]
 
 KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
 """The six of the paper, which are looked for in ``data/`` by themselves."""
-_USE_A_VERBALIZER = ("metaprompter", "metaprompting", "verbalizer")
 _TUNE_THE_MODEL = ("metaprompting", "verbalizer", "fine_tuning", "contrastive")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -83,7 +82,7 @@ def _checks(*keys: str) -> Callable[[Check], Check]:
     "proto_verbalizer.multi_verb",
 )
 def _vocabulary_head(config: RunConfig) -> Iterator[Problem]:
-    if config.method not in _USE_A_VERBALIZER:
+    if config.method not in VERBALIZER_METHODS:
         return
     section = getattr(config, config.verbalizer)
     proto = isinstance(section, ProtoVerbalizerSection)

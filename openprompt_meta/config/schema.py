@@ -25,6 +25,7 @@ from openprompt_meta.config.ranges import (
 __all__ = [
     "METHOD_SECTIONS",
     "METHOD_SECTION_OF",
+    "VERBALIZER_METHODS",
     "VERBALIZER_SECTIONS",
     "ContrastiveSection",
     "DartVerbalizerSection",
@@ -282,6 +283,8 @@ METHOD_SECTIONS = {
     "fine_tuning": FineTuningSection,
     "contrastive": ContrastiveSection,
 }
+VERBALIZER_METHODS = ("metaprompter", "metaprompting", "verbalizer")
+"""Methods that the chosen verbalizer is for."""
 METHOD_SECTION_OF = {"verbalizer": "verbalizer_tuning"}
 """The section of a method that is not named after it: ``verbalizer`` is which verbalizer."""
 

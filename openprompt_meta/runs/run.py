@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from openprompt_meta import __version__
 from openprompt_meta.compat.versions import installed_versions
-from openprompt_meta.config import RunConfig, load_config, to_yaml
+from openprompt_meta.config import VERBALIZER_METHODS, RunConfig, load_config, to_yaml
 from openprompt_meta.data import TextDataset
 from openprompt_meta.data.configured import open_dataset
 from openprompt_meta.errors import RunError
@@ -222,7 +222,9 @@ class Run:
     def _results(self, accuracies: list[list[float]], num_parameters: int) -> dict[str, Any]:
         # A transductive figure has looked at the query set; it never stands where an inductive one is expected.
         transductive = (
-            self.config.verbalizer == "rep_verbalizer" and self.config.rep_verbalizer.centring == "transductive"
+            self.config.method in VERBALIZER_METHODS
+            and self.config.verbalizer == "rep_verbalizer"
+            and self.config.rep_verbalizer.centring == "transductive"
         )
         kind = "transductive" if transductive else "inductive"
         return {

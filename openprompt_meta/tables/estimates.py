@@ -91,7 +91,8 @@ def time_one_iteration(config: RunConfig) -> Speed:
     trial = replace(config, meta=meta)
     with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
         started = time.perf_counter()
-        Run(trial, folder, show_progress=False).train()
+        if Run(trial, folder, show_progress=False).train() is None:  # a signal: it meant the whole dry run
+            raise KeyboardInterrupt
         return _speed(trial, Path(folder), time.perf_counter() - started)
 
 

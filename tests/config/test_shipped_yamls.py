@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from openprompt_meta.config import PromptPoolTemplateSection, RunConfig, load_config
+from openprompt_meta.config import VERBALIZER_SECTIONS, MethodName, PromptPoolTemplateSection, RunConfig, load_config
 from openprompt_meta.config.presets import AUTHORS
 
 YAMLS = Path(__file__).parents[2] / "yamls"
@@ -63,3 +64,17 @@ def test_the_authors_example_is_the_preset_on_the_papers_model() -> None:
     for key, value in AUTHORS["meta"].items():
         assert getattr(config.meta, key) == value
     assert config.rep_verbalizer.centring == "transductive"
+
+
+def test_there_is_a_file_for_every_method_named_after_it() -> None:
+    files = sorted((YAMLS / "methods").glob("*.yaml"))
+    methods = {path: load_config(path).method for path in files}
+    assert set(methods.values()) == set(get_args(MethodName))
+    assert all(path.stem.partition("-")[0] == method for path, method in methods.items())
+    for learner in ("reptile", "bmg"):
+        assert {methods[path] for path in files if load_config(path).meta.learner == learner} == {
+            "metaprompter",
+            "metaprompting",
+        }
+    for verbalizer in VERBALIZER_SECTIONS:
+        assert any(methods[path] == "verbalizer" and load_config(path).verbalizer == verbalizer for path in files)

@@ -157,6 +157,10 @@ def test_transductive_figures_never_stand_in_the_inductive_column(config: RunCon
     results = Run(config, tmp_path / "run", show_progress=False).train()
     assert results is not None
     assert list(results["test_accuracy"]) == ["transductive"]
+    # Class means look at nothing of the query set, whatever a verbalizer that they do not use would do.
+    without = Run(replace(config, method="mask_prototypes"), tmp_path / "without", show_progress=False).train()
+    assert without is not None
+    assert list(without["test_accuracy"]) == ["inductive"]
 
 
 def test_a_loss_that_is_not_a_number_leaves_the_last_checkpoint(

@@ -186,6 +186,11 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(
     assert all(one["seconds"] > 0 for one in plan.values() if one["action"] == "run")
 
 
+def test_a_signal_ends_a_dry_run_and_not_one_trial_of_it(tables: SmallTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Training, "_step", lambda self, bar: os.kill(os.getpid(), signal.SIGTERM))
+    assert tables("ablation-K", "--rows", "K-1", "K-2", "--dry-run") == 130
+
+
 def test_a_dry_run_without_timing_admits_what_it_does_not_know(
     tables: SmallTables, capsys: pytest.CaptureFixture[str]
 ) -> None:
