@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
-from openprompt_meta.commands import data, doctor, runs
+from openprompt_meta.commands import data, doctor, report, runs
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -63,4 +63,5 @@ COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     doctor.add_parser,
     data.add_parser,
     runs.add_parsers,
+    report.add_parsers,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from openprompt_meta.learners.task import Task
 from openprompt_meta.prompts import PromptPool
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = ["MamlLearner"]
+__all__ = ["Adaptation", "MamlLearner"]
 
 
 class MamlLearner(MetaLearner):
@@ -86,6 +87,12 @@ class MamlLearner(MetaLearner):
             for task, one, loss, inner_losses in zip(tasks, predicted, losses, inner, strict=True)
         ]
 
+    @contextmanager
+    def adapting(self, tasks: Sequence[Task]) -> Iterator[Adaptation]:
+        """The inner loop of :meth:`judge_together` opened, to be taken step by step inside a ``with`` block."""
+        with task_randomness(self.base_learner.seed, tasks[0]), evaluation_mode(self.base_learner.classifier):
+            yield Adaptation(self.base_learner.open(tasks), [self._maml.clone(first_order=True) for _ in tasks])
+
     def _adapt(self, opened: OpenTasks, learners: Sequence[Any], steps: int) -> list[list[float]]:
         """Take ``steps`` inner steps with each learner; the support losses before each step, task by task."""
         losses: list[list[float]] = [[] for _ in learners]
@@ -107,6 +114,38 @@ class MamlLearner(MetaLearner):
                 "were. Lower inner_lr, or look at the task's texts."
             )
         return norm
+
+
+class Adaptation:
+    """Pools on their way from the meta-learned one to one for each task."""
+
+    def __init__(self, opened: OpenTasks, learners: Sequence[Any]) -> None:
+        self.steps_taken = 0
+        self._opened = opened
+        self._learners = learners
+
+    @property
+    def pools(self) -> list[PromptPool]:
+        """Each task's pool as it is now."""
+        return [learner.module for learner in self._learners]
+
+    def support_losses(self) -> list[float]:
+        """The loss of each support set as it is now; nothing is learned."""
+        return [loss.item() for loss in self._opened.apart().support_losses(self.pools, self.steps_taken)]
+
+    def step(self) -> list[float]:
+        """Take an inner step with each pool; the support losses before it."""
+        losses = self._opened.support_losses(self.pools, self.steps_taken)
+        _adapt_together(self._learners, losses)
+        self.steps_taken += 1
+        return [loss.item() for loss in losses]
+
+    @torch.no_grad()
+    def judge(self) -> tuple[list[Tensor], list[float]]:
+        """Log-probabilities ``[n, C]`` of each query set and its loss, if adaptation ended here; it may go on."""
+        opened = self._opened.apart()
+        predicted = opened.query_log_probabilities(self.pools, self.steps_taken)
+        return predicted, [loss.item() for loss in opened.query_losses(predicted)]
 
 
 def _adapt_together(learners: Sequence[Any], losses: Sequence[Tensor]) -> None:
