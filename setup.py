@@ -43,7 +43,10 @@ setup(
         "pyarrow",
         "scipy",
     ],
-    extras_require={"dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib"]},
+    extras_require={
+        "report": ["matplotlib"],
+        "dev": ["pytest", "hypothesis", "ruff", "mypy", "matplotlib", "playwright"],
+    },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[
         "Programming Language :: Python :: 3",

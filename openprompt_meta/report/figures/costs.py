@@ -184,8 +184,8 @@ def caption(numbers: Costs) -> str:
     minutes, total = sum(numbers.run_seconds.values()) / 60, sum(numbers.bytes.values()) / 1e6
     return (
         f"Training and validation took {minutes:.1f} minutes, by the run's own log. One meta-iteration was taken "
-        f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass is the "
-        "most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not counted."
+        f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass is "
+        "the most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not counted."
     )
 
 
