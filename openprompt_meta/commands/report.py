@@ -20,6 +20,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="write a page with figures on one or several runs",
         description="Write one HTML page that needs nothing else, and its figures as PNG and SVG.",
     )
+    report.add_argument("--only", metavar="NAME,NAME", help="some of the figures (default: all that fit)")
     report.set_defaults(run=_report)
     plot = subparsers.add_parser(
         "plot",
@@ -40,7 +41,8 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _report(options: argparse.Namespace) -> int:
     from openprompt_meta.report import write_report
 
-    file = write_report(options.folders, options.out, _effort(options), not options.quiet)
+    only = None if options.only is None else options.only.split(",")
+    file = write_report(options.folders, options.out, _effort(options), not options.quiet, only)
     print(f"The report is {file}, its figures are in {file.parent / 'figures'}")
     return 0
 

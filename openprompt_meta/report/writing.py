@@ -63,9 +63,7 @@ def plot(
     Returns:
         The pictures' files.
     """
-    if name not in FIGURES:
-        raise RunError(f"There is no figure {name!r}.{did_you_mean(name, FIGURES)} There are: {', '.join(FIGURES)}.")
-    kind, runs = FIGURES[name], open_runs(paths)
+    kind, runs = _kind(name), open_runs(paths)
     folder = Path(out) if out is not None else default_folder(paths) / FIGURES_FOLDER
     bench = Workbench(folder, effort, show_progress)
     return [file for _, made in _each(kind, runs, bench) for file in made.files.values()]
@@ -76,6 +74,7 @@ def write_report(
     out: str | Path | None = None,
     effort: Effort | None = None,
     show_progress: bool = True,
+    only: Sequence[str] | None = None,
 ) -> Path:
     """Write a page on one or several runs, and its figures.
 
@@ -86,6 +85,7 @@ def write_report(
         out: folder of the page; by default :func:`default_folder`.
         effort: how much to compute again.
         show_progress: draw progress bars on stderr.
+        only: names of the figures that the page should have; by default all that fit the runs.
 
     Returns:
         The page's file.
@@ -96,7 +96,7 @@ def write_report(
     bench = Workbench(folder / FIGURES_FOLDER, effort, show_progress)
     sections = []
     baselines: dict[str, Any] = {}
-    kinds = [kind for kind in FIGURES.values() if kind.fits(runs)]
+    kinds = [kind for kind in FIGURES.values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
     with bench.bar(len(kinds), "report", "figure") as bar:
         for kind in kinds:
             panels = []
@@ -112,7 +112,7 @@ def write_report(
                 sections.append(Section(kind.name, kind.title, kind.question, panels, str(error)))
             bar.update()
     openings = [opening_of(run, baselines.get(run.label)) for run in runs]
-    command = _command("report", paths, bench.effort)
+    command = _command("report", paths, bench.effort, only)
     file = folder / PAGE
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(file, render_page(runs, openings, sections, command))
@@ -144,9 +144,15 @@ def _panel(kind: FigureKind[Any], label: str, made: Made) -> Panel:
     return Panel(label, made.svg, kind.caption(made.numbers), made.command, table)
 
 
-def _command(verb: str, paths: Sequence[str | Path], effort: Effort) -> str:
+def _kind(name: str) -> FigureKind[Any]:
+    if name not in FIGURES:
+        raise RunError(f"There is no figure {name!r}.{did_you_mean(name, FIGURES)} There are: {', '.join(FIGURES)}.")
+    return FIGURES[name]
+
+
+def _command(verb: str, paths: Sequence[str | Path], effort: Effort, only: Sequence[str] | None = None) -> str:
     usual = Effort()
-    options = []
+    options = [] if only is None else ["--only", ",".join(only)]
     if effort.tasks != usual.tasks:
         options += ["--tasks", str(effort.tasks)]
     if effort.shots != usual.shots:

@@ -58,7 +58,8 @@ def report(runs_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def comparison(runs_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     paths = [runs_folder / name for name in ("plain", "warp", "pool")]
-    return write_report(paths, tmp_path_factory.mktemp("comparison"), QUICK, show_progress=False)
+    only = [*sorted(COMPARISONS), "training"]
+    return write_report(paths, tmp_path_factory.mktemp("comparison"), QUICK, show_progress=False, only=only)
 
 
 def test_every_figure_of_one_run_is_made_as_png_svg_and_json(report: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_browser_shows_every_picture_without_a_complaint(report: Path, compari
                 sizes = page.evaluate(
                     "Promise.all([...document.images].map(i => i.decode().then(() => [i.naturalWidth, i.width])))"
                 )
-                assert len(sizes) >= len(FIGURES.keys() - COMPARISONS)
+                assert len(sizes) >= len(COMPARISONS) + 3
                 assert all(natural > 0 and shown > 0 for natural, shown in sizes)
                 for width in (1200, 360):
                     page.set_viewport_size({"width": width, "height": 800})
@@ -219,6 +220,7 @@ def test_plot_makes_one_figure(runs_folder: Path, tmp_path: Path, capsys: pytest
         (["report", "{run}", "{run}"], "given twice"),
         (["report", "{run}", "--shots", "one"], "expected whole numbers"),
         (["report", "{run}", "--tasks", "0"], "at least one task"),
+        (["report", "{run}", "--only", "tasks,clases"], "Did you mean 'classes'?"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_remedy(

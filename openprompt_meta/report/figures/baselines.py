@@ -82,7 +82,14 @@ def draw(numbers: Baselines) -> Figure:
         )
     panel.set_yticks(range(len(rows)), list(reversed(rows)))
     panel.axvline(100 * numbers.chance, color="black", ls=":", lw=0.9)
-    panel.annotate("chance", (100 * numbers.chance, len(rows) - 0.55), ha="center", size=7)
+    panel.text(
+        100 * numbers.chance,
+        len(rows) - 0.5,
+        "chance",
+        ha="center",
+        size=7,
+        bbox={"fc": "white", "ec": "none", "pad": 1},
+    )
     panel.set(
         xlabel=f"{PERCENT}, 95 % interval over {len(numbers.run)} tasks", xlim=(0, 122), xticks=range(0, 101, 20)
     )

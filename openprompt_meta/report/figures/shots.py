@@ -78,7 +78,9 @@ def draw(numbers: AgainstShots) -> Figure:
             capsize=3,
             label=curve.label,
         )
-        panel.plot([curve.trained_shots], [means[curve.shots.index(curve.trained_shots)]], marker, color=colour)
+        panel.plot(
+            [curve.trained_shots], [means[curve.shots.index(curve.trained_shots)]], marker, color=colour, zorder=5
+        )
     panel.set_xscale("log")
     panel.set_xticks(every, [str(shot) for shot in every])
     panel.minorticks_off()

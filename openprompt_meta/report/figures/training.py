@@ -76,6 +76,7 @@ def draw(numbers: TrainingCurves) -> Figure:
     alone = len(numbers.curves) == 1
     for number, curve in enumerate(numbers.curves):
         line = LINES[number % len(LINES)]
+        dashed = "--" if alone else line  # the shape tells seeds apart, or, of one seed, training and validation
         of_seed = "" if alone else f", seed {curve.seed}"
         window = max(1, len(curve.iterations) // 10)
         if alone:
@@ -88,7 +89,7 @@ def draw(numbers: TrainingCurves) -> Figure:
         left.plot(
             curve.validated,
             curve.validation_losses,
-            line,
+            dashed,
             marker="s",
             ms=4,
             color=COLOURS[4],
@@ -101,7 +102,7 @@ def draw(numbers: TrainingCurves) -> Figure:
             curve.validated,
             [100 * value for value in curve.validation_accuracies],
             [100 * value for value in curve.validation_intervals],
-            linestyle=line,
+            linestyle=dashed,
             marker="s",
             ms=4,
             capsize=3,
@@ -113,7 +114,9 @@ def draw(numbers: TrainingCurves) -> Figure:
                 [curve.best_iteration],
                 [100 * best],
                 "*",
-                ms=15,
+                ms=17,
+                mew=1.3,
+                zorder=9,
                 mfc="none",
                 mec="black",
                 label="chosen checkpoint" if number == 0 else None,
