@@ -79,7 +79,7 @@ def draw(numbers: InnerLoop) -> Figure:
         panel.axvline(numbers.configured_steps, color="black", lw=0.8, ls=":", label="steps that the run takes")
         panel.set_xlabel("inner steps taken")
         panel.set_xticks(range(len(numbers.accuracies[0])))
-        panel.legend()
+        panel.legend(loc="best")
     left.set(ylabel="loss, nats", title="Loss of a test task", ylim=(0, None))
     right.set(ylabel=PERCENT, title="Accuracy of a test task")
     return figure
