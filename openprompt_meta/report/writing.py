@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def plot(
     kind, runs = _kind(name), open_runs(paths)
     folder = Path(out) if out is not None else default_folder(paths) / FIGURES_FOLDER
     bench = Workbench(folder, effort, show_progress)
-    return [file for _, made in _each(kind, runs, bench) for file in made.files.values()]
+    return [file for _, own, stem in _groups(kind, runs) for file in _make(kind, own, bench, stem).files.values()]
 
 
 def write_report(
@@ -99,17 +99,19 @@ def write_report(
     kinds = [kind for kind in FIGURES.values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
     with bench.bar(len(kinds), "report", "figure") as bar:
         for kind in kinds:
-            panels = []
-            try:
-                for label, made in _each(kind, runs, bench):
-                    panels.append(_panel(kind, label, made))
-                    if kind is BASELINES:
-                        baselines[label] = made.numbers
-                sections.append(Section(kind.name, kind.title, kind.question, panels))
-            except CompatibilityError:
-                raise
-            except OpenPromptMetaError as error:
-                sections.append(Section(kind.name, kind.title, kind.question, panels, str(error)))
+            panels, troubles = [], []
+            for label, own, stem in _groups(kind, runs):
+                try:
+                    made = _make(kind, own, bench, stem)
+                except CompatibilityError:
+                    raise
+                except OpenPromptMetaError as error:
+                    troubles.append(str(error))
+                    continue
+                panels.append(_panel(kind, label, made))
+                if kind is BASELINES:
+                    baselines[label] = made.numbers
+            sections.append(Section(kind.name, kind.title, kind.question, panels, " ".join(troubles)))
             bar.update()
     openings = [opening_of(run, baselines.get(run.label)) for run in runs]
     command = _command("report", paths, bench.effort, only)
@@ -119,13 +121,13 @@ def write_report(
     return file
 
 
-def _each(kind: FigureKind[Any], runs: Sequence[FinishedRun], bench: Workbench) -> Any:
-    """Make a figure of all runs together, or of each; a label and the figure, one by one."""
-    groups = [runs] if kind.several else [[run] for run in runs]
-    for own in groups:
-        label = own[0].label if not kind.several else ""
-        stem = kind.name if len(groups) == 1 else f"{kind.name}-{label.replace('/', '-')}"
-        yield label, _make(kind, own, bench, stem)
+def _groups(kind: FigureKind[Any], runs: Sequence[FinishedRun]) -> Iterator[tuple[str, Sequence[FinishedRun], str]]:
+    """All runs together, or each: the run's label if it is one, the runs, and the name of the figure's files."""
+    if kind.several:
+        yield "", runs, kind.name
+        return
+    for run in runs:
+        yield run.label, [run], kind.name if len(runs) == 1 else f"{kind.name}-{run.label.replace('/', '-')}"
 
 
 def _make(kind: FigureKind[Any], runs: Sequence[FinishedRun], bench: Workbench, stem: str) -> Made:

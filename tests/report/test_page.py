@@ -20,8 +20,6 @@ from openprompt_meta.report.opening import Opening
 from openprompt_meta.report.page import Panel, Section, render_page
 from openprompt_meta.report.workbench import from_plain
 
-pytestmark = pytest.mark.meta
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = Effort(tasks=2, shots=(1, 2))
 COMPARISONS = {"tuning", "paired", "num-prompts", "prompt-length"}

@@ -123,9 +123,10 @@ def draw(numbers: TrainingCurves) -> Figure:
             )
     left.set(xlabel="meta-iteration", ylabel="query loss, nats", title="Loss after adaptation")
     right.set(xlabel="meta-iteration", ylabel=PERCENT, title="Accuracy after adaptation", ylim=(0, 104))
-    left.set_ylim(bottom=0)
+    highest = max(max(curve.losses + curve.validation_losses, default=1.0) for curve in numbers.curves)
+    left.set_ylim(0, 1.08 * highest)
     left.legend()
-    right.legend(loc="lower right")
+    right.legend()
     return figure
 
 
