@@ -71,7 +71,8 @@ def draw_tasks(numbers: TaskAccuracies) -> Figure:
     if 100 * numbers.chance >= low:
         panel.axvline(100 * numbers.chance, color="black", ls=":", label=f"chance {100 * numbers.chance:.0f} %")
     panel.set(xlabel=f"{PERCENT}, of one task", ylabel="test tasks", xlim=(low, 102))
-    panel.legend(loc="upper left")
+    panel.yaxis.get_major_locator().set_params(integer=True)
+    panel.legend()
     return figure
 
 

@@ -67,7 +67,7 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
 def draw(numbers: AttentionWeights) -> Figure:
     """Classes down, prompts across."""
     prompts = len(numbers.weights[0])
-    figure, panel = canvas(3.4 + 0.42 * prompts, 1.4 + 0.24 * len(numbers.classes))
+    figure, panel = canvas(3.4 + 0.42 * prompts, max(2.8, 1.4 + 0.24 * len(numbers.classes)))
     digits = 2 if prompts <= 16 else None
     names = [str(i + 1) for i in range(prompts)]
     heat_map(panel, numbers.weights, numbers.classes, names, "average attention weight", digits, vmin=0)

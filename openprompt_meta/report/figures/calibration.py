@@ -71,7 +71,7 @@ def draw(numbers: Calibration) -> Figure:
         color=COLOURS[0],
         label="this run",
     )
-    above.set(ylabel=PERCENT, ylim=(0, 103), title=f"Expected calibration error {100 * numbers.error:.1f} points")
+    above.set(ylabel=PERCENT, ylim=(-3, 103), title=f"Expected calibration error {100 * numbers.error:.1f} points")
     above.legend(loc="upper left")
     width = 100 / len(numbers.counts)
     below.bar(

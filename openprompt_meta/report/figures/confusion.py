@@ -71,10 +71,10 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Confusion:
 def draw(numbers: Confusion) -> Figure:
     """True classes down, predicted ones across."""
     many = len(numbers.classes)
-    figure, panel = canvas(2.8 + 0.42 * many, 1.9 + 0.34 * many)
+    figure, panel = canvas(2.8 + 0.42 * many, max(3.0, 1.9 + 0.34 * many))
     percents = [[100 * rate for rate in row] for row in numbers.rates]
     digits = 0 if many <= 20 else None
-    heat_map(panel, percents, numbers.classes, numbers.classes, "of texts when both were on offer, %", digits, vmin=0)
+    heat_map(panel, percents, numbers.classes, numbers.classes, "share of texts, %", digits, vmin=0)
     panel.tick_params(axis="x", rotation=90)
     panel.set(xlabel="taken for", ylabel="true class")
     return figure

@@ -87,7 +87,7 @@ def draw_similarities(numbers: ClassSimilarities) -> Figure:
     """Classes down, prompt tokens (i, j) across."""
     prompts, length = len(numbers.cosines[0]), len(numbers.cosines[0][0])
     rows = [[value for prompt in of_class for value in prompt] for of_class in numbers.cosines]
-    figure, panel = canvas(max(5.0, 2.6 + 0.135 * prompts * length), 1.4 + 0.24 * len(numbers.classes))
+    figure, panel = canvas(max(5.0, 2.6 + 0.135 * prompts * length), max(2.8, 1.4 + 0.24 * len(numbers.classes)))
     names = [f"({i + 1},{j + 1})" for i in range(prompts) for j in range(length)]
     heat_map(panel, rows, numbers.classes, names, "cosine similarity", digits=None)
     panel.tick_params(axis="x", rotation=90, labelsize=6)
