@@ -148,9 +148,9 @@ def draw(numbers: Costs) -> Figure:
     figure, panels = canvas(10.2, 2.5, 1, 3)
     mega = {name: size / 1e6 for name, size in numbers.bytes.items()}
     parts = (
-        ("The run", numbers.run_seconds, "s", ".0f"),
-        ("One meta-iteration", numbers.iteration_seconds, "s", ".3f"),
-        ("Memory", mega, "MB", ".2f"),
+        ("The run", numbers.run_seconds, "s", ".3g"),
+        ("One meta-iteration", numbers.iteration_seconds, "s", ".2g"),
+        ("Memory", mega, "MB", ".3g"),
     )
     for number, (panel, (title, values, unit, digits)) in enumerate(zip(panels, parts, strict=True)):
         for row, (name, value) in enumerate(reversed(values.items())):

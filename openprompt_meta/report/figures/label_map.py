@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LABEL_MAP", "LabelMap", "VerbalizerMap", "label_distance"]
 
+# All of them crosses, and told apart in grey.
+CROSSES = ("x", "+", "1", "2", "3", "4", "|", "_")
 VERBALIZERS = {"warp_verbalizer": "WARP", "proto_verbalizer": "ProtoVerb", "rep_verbalizer": "RepVerb"}
 
 
@@ -138,7 +140,9 @@ def draw(numbers: LabelMap) -> Figure:
         texts, circles = np.array(one.texts), np.array(one.label_embeddings)
         for number, name in enumerate(numbers.classes):
             colour, own = COLOURS[number % len(COLOURS)], texts[labels == number]
-            panel.scatter(*own.T, marker="x", s=18, lw=1, color=colour, label=f"{number + 1} {name}")
+            panel.scatter(
+                *own.T, marker=CROSSES[number % len(CROSSES)], s=28, lw=1.1, color=colour, label=f"{number + 1} {name}"
+            )
         for number, place in enumerate(circles):
             colour = COLOURS[number % len(COLOURS)]
             panel.scatter(*place, marker="o", s=150, fc="white", ec=colour, lw=2.2, zorder=3)

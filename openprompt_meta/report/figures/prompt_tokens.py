@@ -102,7 +102,7 @@ def draw_nearest(numbers: NearestTokens) -> Figure:
     prompts, length = len(numbers.tokens), len(numbers.tokens[0])
     figure, panel = canvas(1.6 + 1.0 * length, 1.0 + 0.32 * prompts)
     rows, columns = [str(i + 1) for i in range(prompts)], [str(j + 1) for j in range(length)]
-    image = panel.imshow(numbers.cosines, cmap="Greys", vmin=0, vmax=1.6, aspect="auto")
+    image = panel.imshow(numbers.cosines, cmap="Greys", vmin=0, vmax=2.5, aspect="auto")
     panel.grid(False)
     panel.spines[:].set_visible(False)
     panel.set_xticks(range(length), columns)
