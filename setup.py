@@ -48,6 +48,7 @@ setup(
     ],
     extras_require={
         "serve": ["fastapi", "uvicorn"],
+        "report": ["matplotlib"],
         "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "matplotlib", "httpx", "playwright"],
     },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},

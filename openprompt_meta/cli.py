@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from openprompt_meta import __version__
-from openprompt_meta.commands import classifier, data, doctor, runs, serve, table
+from openprompt_meta.commands import classifier, data, doctor, report, runs, serve, table
 from openprompt_meta.errors import OpenPromptMetaError
 
 if TYPE_CHECKING:
@@ -88,4 +88,5 @@ COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
     classifier.add_parsers,
     serve.add_parser,
     table.add_parser,
+    report.add_parsers,
 )

@@ -33,7 +33,9 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         f"Demo intents, {meta.way} classes a task that nothing was trained on, {meta.shot} examples of each, "
         f"{meta.test_tasks} tasks; frozen encoder: {config.plm.model_path}."
     )
-    from openprompt_meta.use.quickstart import QuickStart  # torch and transformers, after the first line is out
+    # Only now, after the first line is out: torch and transformers take their time.
+    from openprompt_meta.report import Effort, write_report
+    from openprompt_meta.use.quickstart import QuickStart
 
     quick = QuickStart(config, folder)
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
@@ -50,6 +52,9 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         mark = "✓" if one.predicted == one.correct else f"✗ ({one.correct})"
         print(f"  {one.probability:4.0%}  {one.predicted:<22}{mark}  {one.text}")
     print(f"\nThe learned template is in {quick.save()}, the whole run in {folder}.")
+    # A few tasks are enough for a first look; the command for a closer one stands on the page.
+    page = write_report([folder], effort=Effort(tasks=10, shots=(1, 5, 20)))
+    print(f"A report with figures: {page.resolve().as_uri()}")
     print(f"That took {(time.monotonic() - started) / 60:.1f} minutes.")
     return 0
 

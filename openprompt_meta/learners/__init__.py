@@ -5,6 +5,7 @@ from openprompt_meta.learners.adapting import AdaptingLearner, GradientLearner
 from openprompt_meta.learners.base_learner import BaseLearner, OpenTasks
 from openprompt_meta.learners.bmg import BmgLearner
 from openprompt_meta.learners.in_place import InnerSteps, InPlace, Weights
+from openprompt_meta.learners.inner_loop import InnerLoop
 from openprompt_meta.learners.maml import MamlLearner
 from openprompt_meta.learners.meta_learner import MetaLearner, MetaStep, TaskLearner, TaskOutcome
 from openprompt_meta.learners.pool_clones import PoolClones
@@ -20,6 +21,7 @@ __all__ = [
     "BmgLearner",
     "GradientLearner",
     "InPlace",
+    "InnerLoop",
     "InnerSteps",
     "MamlLearner",
     "MetaLearner",

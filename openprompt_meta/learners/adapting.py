@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.adaptation import Adaptation, Adapter
 from openprompt_meta.learners.base_learner import BaseLearner, OpenTasks, task_randomness
+from openprompt_meta.learners.inner_loop import InnerLoop
 from openprompt_meta.learners.meta_learner import MetaLearner, MetaStep, TaskLearner, TaskOutcome, accuracy_of
 from openprompt_meta.learners.pool_clones import PoolClones
 from openprompt_meta.learners.task import Task
@@ -50,6 +52,14 @@ class AdaptingLearner(TaskLearner):
             TaskOutcome(task.index, accuracy_of(one, task), loss.item(), inner_losses, one.cpu())
             for task, one, loss, inner_losses in zip(tasks, predicted, losses, inner, strict=True)
         ]
+
+    @contextmanager
+    def adapting(self, tasks: Sequence[Task]) -> Iterator[InnerLoop]:
+        """The inner loop of :meth:`judge_together` opened, to be taken step by step inside a ``with`` block."""
+        with task_randomness(self.base_learner.seed, tasks[0]), evaluation_mode(self.base_learner.classifier):
+            opened = self.base_learner.open(tasks)
+            with self.adapter.begin(opened, learns=False) as adaptation:
+                yield InnerLoop(opened, adaptation)
 
 
 class GradientLearner(AdaptingLearner, MetaLearner):

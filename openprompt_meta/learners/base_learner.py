@@ -102,6 +102,10 @@ class OpenTasks:
         """The same tasks with copies of the verbalizers, which go on from here by themselves."""
         return OpenTasks(self._learner, self.tasks, [verbalizer.another() for verbalizer in self.verbalizers])
 
+    def apart(self) -> OpenTasks:
+        """The same tasks with copies of the verbalizers, so that what is fitted there changes nothing here."""
+        return OpenTasks(self._learner, self.tasks, [verbalizer.another() for verbalizer in self.verbalizers])
+
     @cached_property
     def _support(self) -> Any:
         return self._learner.classifier.lay_out([task.support for task in self.tasks])

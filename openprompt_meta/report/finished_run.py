@@ -1,0 +1,192 @@
+"""A run folder opened for looking at: what it stores, and the trained method for what it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from openprompt_meta.config import RunConfig
+from openprompt_meta.data import TextDataset
+from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.errors import RunError
+from openprompt_meta.learners import MetaLearner
+from openprompt_meta.learners.adapting import AdaptingLearner, GradientLearner
+from openprompt_meta.methods import Method, build_method, load_language_model
+from openprompt_meta.model import LoadedMLM
+from openprompt_meta.prompts import PromptPool
+from openprompt_meta.runs import SeedsSummary, load_run_config, summarise_seeds
+from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.folder import RunFolder
+from openprompt_meta.runs.threads import set_threads
+
+__all__ = ["FinishedRun", "learner_of", "meta_learner_of", "open_runs", "pool_of"]
+
+
+class FinishedRun:
+    """A run that was trained and tested.
+
+    Data and language model are loaded when they are first asked for, so that what is stored is had at once.
+
+    Args:
+        path: the run folder.
+        label: what to call it in figures; its folder's name by default.
+
+    Raises:
+        RunError: it is no run folder, or its test is not done.
+    """
+
+    def __init__(self, path: str | Path, label: str | None = None) -> None:
+        self.folder = RunFolder(path)
+        self.config: RunConfig = load_run_config(path)
+        self.label = label or self.folder.path.resolve().name
+        missing = [seed for seed in self.seeds if not self.folder.seed(seed).test_file.is_file()]
+        if missing:
+            raise RunError(
+                f"{path} is not finished: seed {', '.join(map(str, missing))} has no test results. "
+                f"Go on with: openprompt-meta resume {path}"
+            )
+
+    @property
+    def seeds(self) -> list[int]:
+        """One training for each."""
+        return self.config.run.seeds
+
+    @property
+    def setting(self) -> str:
+        """Data and task in words, e.g. ``demo, 5-way 5-shot``."""
+        meta = self.config.meta
+        return f"{self.config.dataset.name}, {meta.way}-way {meta.shot}-shot"
+
+    # -- what is stored -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def accuracies(self) -> dict[int, list[float]]:
+        """Accuracy of every test task by seed."""
+        return {seed: [float(value) for value in self._test(seed)["accuracies"]] for seed in self.seeds}
+
+    @property
+    def accuracy(self) -> SeedsSummary:
+        """Accuracy on unseen classes with its uncertainty."""
+        return summarise_seeds(list(self.accuracies.values()))
+
+    def best_iteration(self, seed: int) -> int:
+        """Which checkpoint was tested."""
+        return int(self._test(seed)["best_iteration"])
+
+    def metrics(self, seed: int, kind: str) -> list[dict[str, Any]]:
+        """Records of ``step`` or ``validation``, in their order."""
+        return [record for record in self.folder.seed(seed).metrics() if record["kind"] == kind]
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """``results.json``; empty if the run was not carried to it."""
+        try:
+            found: dict[str, Any] = json.loads(self.folder.results_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """What it was run with."""
+        try:
+            found: dict[str, str] = json.loads(self.folder.versions_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when configuration, checkpoints or test results do."""
+        digest = hashlib.sha256(self.folder.config_file.read_bytes())
+        for seed in self.seeds:
+            folder = self.folder.seed(seed)
+            for file in (folder.best_checkpoint, folder.metrics_file, folder.test_file):
+                digest.update(file.read_bytes() if file.is_file() else b"none")
+        return digest.hexdigest()[:16]
+
+    def _test(self, seed: int) -> dict[str, Any]:
+        file = self.folder.seed(seed).test_file
+        try:
+            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            if not content["accuracies"] or "best_iteration" not in content:
+                raise ValueError
+        except (OSError, ValueError, KeyError, TypeError):
+            raise RunError(f"{file} is damaged. Delete it and resume the run: it is made again.") from None
+        return content
+
+    # -- what has to be computed again ------------------------------------------------------------------------------
+
+    @cached_property
+    def dataset(self) -> TextDataset:
+        """The texts."""
+        return open_dataset(self.config.dataset)
+
+    @cached_property
+    def loaded(self) -> LoadedMLM:
+        """The frozen language model."""
+        set_threads(self.config.run.threads)
+        return load_language_model(self.config)
+
+    def method(
+        self, seed: int, verbalizer: str | None = None, shots: int | None = None, name: str | None = None
+    ) -> Method:
+        """The method as it was tested, with the best checkpoint if it is one that learns across tasks.
+
+        Args:
+            seed: of the training, and of the tasks.
+            name: another method than the run's own, on the same tasks.
+            verbalizer: another one than the run's own, with the settings that the run's configuration has for it.
+            shots: other tasks than the run's own, with the same classes and queries.
+        """
+        config = self.config
+        if name is not None:
+            config = replace(config, method=name)  # type: ignore[arg-type]
+        if verbalizer is not None:
+            config = replace(config, verbalizer=verbalizer)  # type: ignore[arg-type]
+        if shots is not None:
+            config = replace(config, meta=replace(config.meta, shot=shots))
+        method = build_method(config, self.loaded, self.dataset, seed)
+        if isinstance(method.learner, MetaLearner):
+            load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
+        return method
+
+
+def open_runs(paths: Sequence[str | Path]) -> list[FinishedRun]:
+    """Runs by their folders, with labels that tell them apart."""
+    resolved = [Path(path).resolve() for path in paths]
+    if len(set(resolved)) != len(resolved):
+        raise RunError("The same run folder was given twice. Name each run once.")
+    depth = 1
+    while len({path.parts[-depth:] for path in resolved}) < len(resolved):
+        depth += 1
+    return [FinishedRun(path, "/".join(real.parts[-depth:])) for path, real in zip(paths, resolved, strict=True)]
+
+
+def pool_of(method: Method) -> PromptPool:
+    """The method's pool; a :class:`RunError` if what it learned is something else."""
+    learned = method.learner.pool if isinstance(method.learner, MetaLearner) else None
+    if not isinstance(learned, PromptPool):
+        raise RunError(f"This figure looks into a prompt pool; the run has learned a {type(learned).__name__}.")
+    return learned
+
+
+def meta_learner_of(method: Method) -> GradientLearner:
+    """The method's meta-learner; a :class:`RunError` if nothing is learned across tasks."""
+    learner = method.learner
+    if not isinstance(learner, GradientLearner):
+        raise RunError(f"This figure is about learning across tasks, which {type(learner).__name__} does not do.")
+    return learner
+
+
+def learner_of(method: Method) -> AdaptingLearner:
+    """The method's learner, whose inner loop can be watched; a :class:`RunError` if it has none."""
+    learner = method.learner
+    if not isinstance(learner, AdaptingLearner):
+        raise RunError(f"This figure watches an inner loop of gradient steps; {type(learner).__name__} has none.")
+    return learner

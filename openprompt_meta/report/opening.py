@@ -1,0 +1,94 @@
+"""What a reader asks first: how good, against what, on what, how sure; and what was set otherwise than the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openprompt_meta.config import VERBALIZER_SECTIONS, RunConfig, describe
+from openprompt_meta.report.figures.baselines import Baselines
+from openprompt_meta.report.figures.tuning import value_of
+from openprompt_meta.report.finished_run import FinishedRun
+from openprompt_meta.runs import TasksSummary, summarise_tasks
+
+__all__ = ["Opening", "departures", "opening_of"]
+
+# Where a run was, not what it did.
+_PLACES = ("run.folder", "run.tensorboard", "run.checkpoint_every", "run.device", "run.threads", "dataset.path")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Four answers in words."""
+
+    label: str
+    how_good: str
+    against_what: str
+    on_what: str
+    how_sure: str
+
+
+def opening_of(run: FinishedRun, baselines: Baselines | None) -> Opening:
+    """The answers for one run; ``baselines`` are its figure's numbers, if they could be had."""
+    accuracy, meta = run.accuracy, run.config.meta
+    transductive = "transductive" in run.results.get("test_accuracy", {})
+    spread = (
+        f"the trainings of {accuracy.seeds} seeds differ by a deviation of {100 * accuracy.deviation:.2f} points"
+        if accuracy.deviation is not None
+        else "one training only, so what another seed would give is not known"
+    )
+    interval = "?" if accuracy.interval is None else f"{100 * accuracy.interval:.2f}"
+    return Opening(
+        label=run.label,
+        how_good=f"{100 * accuracy.mean:.2f} ± {interval} %",
+        against_what=_against(run, baselines),
+        on_what=(
+            f"{accuracy.tasks} test tasks of {run.config.dataset.name}: {meta.way} classes that were never "
+            f"trained on, {meta.shot} examples and {meta.query} queries of each; {run.config.plm.model_path}, frozen"
+            + ("; transductive, that is, it has looked at all queries of a task at once" if transductive else "")
+        ),
+        how_sure=f"± is the 95 % interval over tasks; {spread}",
+    )
+
+
+def _against(run: FinishedRun, baselines: Baselines | None) -> str:
+    chance = f"chance is {100 / run.config.meta.way:.0f} %"
+    if baselines is None:
+        return chance
+    name = baselines.best
+    other, gain = summarise_tasks(baselines.without_training[name]), baselines.gain_over(name)
+    return f"{name}, which needs no training: {other} % on the first {other.tasks} tasks, {_verdict(gain)}; {chance}"
+
+
+def _verdict(gain: TasksSummary) -> str:
+    points = f"{100 * abs(gain.mean):.2f}"
+    if gain.interval is None or abs(gain.mean) <= gain.interval:
+        return f"a difference of {points} points that cannot be told from chance"
+    half = f"± {100 * gain.interval:.2f}"
+    return f"the run is {points} {half} points {'better' if gain.mean > 0 else 'worse'} on the same tasks"
+
+
+def departures(configs: Sequence[RunConfig]) -> list[tuple[str, str, list[str]]]:
+    """Keys that some run set otherwise than the paper: key, the paper's value, each run's value.
+
+    The paper's values are the defaults of the configuration; where the paper says nothing, so is ours.
+    """
+    paper = RunConfig()
+    rows = []
+    for key in describe():
+        values = [value_of(config, key.path) for config in configs]
+        default = value_of(paper, key.path)
+        if key.path in _PLACES or _is_idle(key.section, configs) or all(value == default for value in values):
+            continue
+        rows.append((key.path, _shown(default), [_shown(value) for value in values]))
+    return rows
+
+
+def _is_idle(section: str, configs: Sequence[RunConfig]) -> bool:
+    return section in VERBALIZER_SECTIONS and all(section != config.verbalizer for config in configs)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

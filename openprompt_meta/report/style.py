@@ -1,0 +1,107 @@
+"""How figures look: one style, colours that colour-blind people tell apart, shapes and shades that survive in grey."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from openprompt_meta.errors import CompatibilityError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "HATCHES", "LINES", "MARKERS", "PERCENT", "SHADES", "canvas", "heat_map", "rendered", "styled"]
+
+# Okabe and Ito's palette in an order of alternating lightness, so that neighbours differ in grey too.
+COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
+HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "++", "--")
+SHADES = "cividis"
+"""Of heat maps: its lightness grows all the way."""
+PERCENT = "accuracy, %"
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "openprompt_meta",  # the same figure is the same file
+    "svg.fonttype": "path",  # no font has to be there to read it
+    "hatch.linewidth": 0.6,
+    "font.family": ["DejaVu Sans"],  # matplotlib's own
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The style of this package's figures inside, matplotlib's own afterwards.
+
+    Raises:
+        CompatibilityError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise CompatibilityError(
+            "Figures and reports are drawn by matplotlib, which is not installed here. Install it with: "
+            'pip install "openprompt_meta[report]" (or pip install matplotlib).'
+        ) from None
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """A figure of that size in inches with its panels, apart from pyplot's list of windows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def rendered(figure: Figure, command: str = "") -> dict[str, bytes]:
+    """The figure as PNG and SVG by suffix, with the command that makes it at its foot."""
+    if command:
+        width = max(40, int(figure.get_figwidth() * 17))
+        figure.supxlabel("\n".join(textwrap.wrap(command, width)), fontsize=5.5, color="#666666", family="DejaVu Sans")
+    files = {}
+    for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
+        buffer = BytesIO()
+        figure.savefig(buffer, format=suffix, **options)
+        files[suffix] = buffer.getvalue()
+    return files
+
+
+def heat_map(
+    axes: Any,
+    values: Sequence[Sequence[float]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    unit: str,
+    digits: int | None = 2,
+    **limits: float,
+) -> None:
+    """A matrix as shades, with its scale, its names and, unless ``digits`` is ``None``, its numbers."""
+    image = axes.imshow(values, cmap=SHADES, aspect="auto", **limits)
+    axes.grid(False)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.spines[:].set_visible(False)
+    axes.figure.colorbar(image, ax=axes, label=unit, pad=0.02)
+    if digits is None:
+        return
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            light = image.norm(value) > 0.6
+            axes.text(
+                x, y, f"{value:.{digits}f}", ha="center", va="center", size=6.5, color="black" if light else "white"
+            )

@@ -1,0 +1,43 @@
+"""Tiny runs to look at, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_runs import small_config, write_data
+
+from openprompt_meta.config import RunConfig
+from openprompt_meta.report import Effort, FinishedRun, Workbench
+from openprompt_meta.runs import Run
+
+
+@pytest.fixture(scope="session")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory, tiny_mlm_folder: Callable[[str], Path]) -> Path:
+    """Three finished runs: ``plain``, ``warp`` (another verbalizer, two seeds) and ``pool`` (K = 2, L_p = 4)."""
+    folder = tmp_path_factory.mktemp("finished")
+    plain = small_config(tiny_mlm_folder("bert"), write_data(folder / "data"))
+    for name, config in {
+        "plain": plain,
+        "warp": replace(plain, verbalizer="warp_verbalizer", run=replace(plain.run, seeds=[0, 1])),
+        "pool": _with_pool(plain, 2, 4),
+    }.items():
+        assert Run(config, folder / name, show_progress=False).train() is not None
+    return folder
+
+
+def _with_pool(config: RunConfig, num_prompts: int, length: int) -> RunConfig:
+    section = replace(config.prompt_pool_template, num_prompts=num_prompts, prompt_length=length)
+    return replace(config, prompt_pool_template=section)
+
+
+@pytest.fixture(scope="session")
+def plain(runs_folder: Path) -> FinishedRun:
+    return FinishedRun(runs_folder / "plain")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    return Workbench(tmp_path / "figures", Effort(tasks=3, shots=(1, 2)), show_progress=False)
