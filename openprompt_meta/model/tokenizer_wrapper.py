@@ -16,9 +16,23 @@ class MaskedLMTokenizerWrapper(MLMTokenizerWrapper):
 
     add_special_tokens = add_special_tokens
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        _allow_long_texts(self.tokenizer)
+    # The arguments by name: OpenPrompt's data loader hands over those that it finds in the signature.
+    def __init__(
+        self,
+        max_seq_length: int,
+        tokenizer: Any,
+        truncate_method: str = "tail",
+        create_token_type_ids: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            max_seq_length=max_seq_length,
+            tokenizer=tokenizer,
+            truncate_method=truncate_method,
+            create_token_type_ids=create_token_type_ids,
+            **kwargs,
+        )
+        _allow_long_texts(tokenizer)
 
     def truncate(self, encoder_inputs: dict[str, list[list[int]]]) -> dict[str, Any]:
         """OpenPrompt's, without the parts that have no token: two of its methods look at the first one of each."""
