@@ -7,7 +7,7 @@ import copy
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,25 @@ import openprompt_meta  # noqa: E402, F401 - before any test module imports open
 
 if TYPE_CHECKING:
     from openprompt_meta.model import LoadedMLM
+
+
+@pytest.fixture
+def hub_mode(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """``hub_mode(False)``: `huggingface_hub` with a network or without one, until the test ends.
+
+    The client asks once a thread whether it is offline and keeps the session; one of another test is thrown away.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _http
+
+    forget: Callable[[], None] = getattr(_http, "reset_sessions", None) or _http.close_session  # before 1.0, and since
+
+    def switch(offline: bool) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        forget()
+
+    yield switch
+    forget()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_mode: Callable[[bool], None]) -> Iterator[Hub]:
     """A hub, with `huggingface_hub` pointed at it and its cache in a folder of the test's."""
     from huggingface_hub import constants, file_download, hf_api
 
@@ -148,7 +148,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    hub_mode(False)
     monkeypatch.setattr(hf_api.api, "endpoint", server.address)
     yield server
     server.shutdown()
