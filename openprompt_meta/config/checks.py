@@ -96,8 +96,8 @@ def _vocabulary_head(config: RunConfig) -> Iterator[Problem]:
     if config.plm.model_path != "minilm":
         return
     lacking = (
-        "needs a model with a vocabulary head, and plm.model_path: minilm has none. Masked language models such as "
-        "bert-base-uncased, roberta-base or microsoft/mpnet-base have one"
+        "needs a model with a vocabulary head, and plm.model_path: minilm has none. minilm-mlm has one, and so have "
+        "masked language models such as bert-base-uncased, roberta-base or microsoft/mpnet-base"
     )
     if config.verbalizer == "manual_verbalizer":
         yield Problem("verbalizer", f"manual_verbalizer {lacking}; or use rep_verbalizer.")

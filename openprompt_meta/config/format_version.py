@@ -1,6 +1,7 @@
 """Which form of configuration a file is written in, so that an old package does not misread a new file.
 
-A file without a ``version`` is of the present form: people write such files. A run's own ``config.yaml`` has one.
+A file without a ``version`` is of the present form: people write such files. A run's own ``config.yaml`` has one, but
+for those of the first release, whose one difference is brought up to date here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from openprompt_meta.config.values import show
 from openprompt_meta.errors import ConfigError
 
-__all__ = ["FORMAT_VERSION", "KEY", "check_version"]
+__all__ = ["FORMAT_VERSION", "KEY", "brought_up_to_date", "check_version"]
 
 KEY = "version"
 FORMAT_VERSION = 1
@@ -28,3 +29,13 @@ def check_version(content: Mapping[str, Any], where: str) -> None:
             f"{where}: the configuration is of version {show(version)}; this openprompt_meta reads versions up to "
             f"{FORMAT_VERSION}. It was written by a newer one: update openprompt_meta, or run it with that."
         )
+
+
+def brought_up_to_date(content: Mapping[str, Any]) -> dict[str, Any]:
+    """``content`` with ``meta.method``, as it was in the first release, moved to the top, where it is now."""
+    result = dict(content)
+    meta = content.get("meta")
+    if isinstance(meta, dict) and "method" in meta and "method" not in content and KEY not in content:
+        result["method"] = meta["method"]
+        result["meta"] = {name: value for name, value in meta.items() if name != "method"}
+    return result

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.config.checks import notes
-from openprompt_meta.config.format_version import KEY, check_version
+from openprompt_meta.config.format_version import KEY, brought_up_to_date, check_version
 from openprompt_meta.config.overrides import SOURCE, parse_overrides
 from openprompt_meta.config.presets import PRESETS, preset
 from openprompt_meta.config.schema import RunConfig
@@ -106,7 +106,7 @@ class _Layers:
         check_version(content, file.lines.get((KEY,), str(path)))  # first: a newer form may mean anything
         for base in _bases(content, path):
             self.add_file(base, (*chain, resolved))
-        self._add(content, file)
+        self._add(brought_up_to_date(content), file)
 
     def add_overrides(self, changes: YamlFile) -> None:
         for name in ("inherit", KEY):

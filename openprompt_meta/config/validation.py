@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openprompt_meta.config.checks import Problem, cross_check
-from openprompt_meta.config.format_version import KEY, check_version
+from openprompt_meta.config.format_version import KEY, brought_up_to_date, check_version
 from openprompt_meta.config.keys import Key, section_keys, section_types
 from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
 from openprompt_meta.config.suggestions import nearest_key
@@ -35,7 +35,7 @@ def config_from_mapping(
         ConfigError: with every problem, each under its dotted path.
     """
     check_version(mapping, source)
-    own = {name: value for name, value in mapping.items() if name != KEY}
+    own = {name: value for name, value in brought_up_to_date(mapping).items() if name != KEY}
     config, problems = read_mapping(own, origins or {})
     if problems:
         raise config_error(source, problems)

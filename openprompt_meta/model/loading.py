@@ -14,9 +14,12 @@ from transformers.utils import logging as transformers_logging
 
 from openprompt_meta.errors import ModelError
 from openprompt_meta.model.minilm import MINILM, minilm_folder
+from openprompt_meta.model.minilm_mlm import MINILM_MLM, merged_model
 from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
 
 __all__ = ["LoadedMLM", "load_config", "load_mlm", "load_model", "load_tokenizer"]
+
+_PACKAGED = (MINILM, MINILM_MLM)
 
 
 class LoadedMLM(NamedTuple):
@@ -32,9 +35,9 @@ def load_mlm(model_path: str | os.PathLike[str] = MINILM, attn_implementation: s
     """Load a masked language model, its tokenizer, its configuration and OpenPrompt's tokenizer wrapper for it.
 
     Args:
-        model_path: ``minilm`` (the packaged encoder, no hub needed, no vocabulary head), a folder, or a hub name
-            of any masked language model that transformers knows: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA
-            (generator), MPNet, DeBERTa-v2, …
+        model_path: ``minilm`` (the packaged encoder, no hub needed, no vocabulary head), ``minilm-mlm`` (the same with
+            a head, and brought back to predicting words), a folder, or a hub name of any masked language model that
+            transformers knows: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA (generator), MPNet, DeBERTa-v2, …
         attn_implementation: transformers' choice of attention; ``"eager"`` for second-order gradients.
 
     Raises:
@@ -53,7 +56,7 @@ def load_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
         # transformers would guess the kind of model from the folder's name.
         raise ModelError(_cannot_load(path, FileNotFoundError("it has no config.json.")))
     config: PretrainedConfig = _from_pretrained(AutoConfig, path)
-    if path == MINILM:
+    if path in _PACKAGED:
         return config
     if type(config) not in AutoModelForMaskedLM._model_mapping:
         raise ModelError(
@@ -89,16 +92,18 @@ def load_model(
     """The model itself, with a configuration from :func:`load_config`."""
     path = os.fspath(model_path)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-    if path != MINILM:
+    if path not in _PACKAGED:
         return _from_pretrained(AutoModelForMaskedLM, path, config=config, **options)
     with _quiet():  # it would warn of the pooler, which sentence-transformers saved and nobody needs
         model = _from_pretrained(BertModel, path, config=config, add_pooling_layer=False, **options)
-    model.config._name_or_path = MINILM  # for artefacts: the name, not a path on one machine
+    if path == MINILM_MLM:
+        model = merged_model(model)
+    model.config._name_or_path = path  # for artefacts: the name, not a path on one machine
     return model
 
 
 def _from_pretrained(loader: Any, path: str, **options: Any) -> Any:
-    location = minilm_folder() if path == MINILM else path
+    location = minilm_folder() if path in _PACKAGED else path
     try:
         return loader.from_pretrained(location, **options)
     except (OSError, ValueError, ImportError, TypeError) as error:  # TypeError: a tokenizer that finds no files
@@ -129,7 +134,7 @@ def _cannot_load(path: str, error: Exception) -> str:
     else:
         remedy = (
             "It is not a folder here, so it must be a name on the model hub that this machine can reach; "
-            f"without a hub use model_path: {MINILM}."
+            f"without a hub use model_path: {MINILM} or {MINILM_MLM}."
         )
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return f"{path} cannot be loaded: {reason} {remedy}"

@@ -21,6 +21,8 @@ FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
 _POOL = "pool."
 _OPTIMIZER = "optimizer."
+_KEPT = "optimizer_parameters"
+"""Which parameters have had a gradient; a tuned language model has some that never get one."""
 _ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
 
 
@@ -46,12 +48,14 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
         CheckpointError: the disk is full or the folder unwritable; the checkpoint before stays.
     """
     tensors = {_POOL + name: value for name, value in learner.pool.state_dict().items()}
-    for index, state in learner.optimizer.state_dict()["state"].items():
+    states = learner.optimizer.state_dict()["state"]
+    for index, state in states.items():
         for name, value in state.items():
             tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value)
     metadata = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
+        _KEPT: json.dumps(sorted(states)),
         "progress": json.dumps(asdict(progress)),
     }
     try:
@@ -70,7 +74,7 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
     """
     tensors, metadata = _read(path)
     progress = _progress(path, metadata)
-    state = _optimizer_state(path, tensors, learner)
+    state = _optimizer_state(path, tensors, metadata, learner)
     _load_pool_tensors(path, tensors, learner.pool)
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
     return progress
@@ -116,7 +120,9 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
     pool.load_state_dict(saved)
 
 
-def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLearner) -> dict[int, dict[str, Tensor]]:
+def _optimizer_state(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], learner: MetaLearner
+) -> dict[int, dict[str, Tensor]]:
     """What the optimiser keeps of each parameter that has had a gradient."""
     parameters = [value for group in learner.optimizer.param_groups for value in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -124,8 +130,14 @@ def _optimizer_state(path: Path, tensors: Mapping[str, Tensor], learner: MetaLea
         if name.startswith(_OPTIMIZER):
             index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
             state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
-    fitting = state.keys() <= set(range(len(parameters))) and all(
-        _fits(learner.optimizer, parameters[index], kept) for index, kept in state.items()
+    # A file of the first release does not say: then all of them have had one, or none.
+    complete = json.dumps(sorted(state)) == metadata.get(
+        _KEPT, json.dumps(list(range(len(parameters))) if state else [])
+    )
+    fitting = (
+        complete
+        and state.keys() <= set(range(len(parameters)))
+        and all(_fits(learner.optimizer, parameters[index], kept) for index, kept in state.items())
     )
     if not fitting:
         raise CheckpointError(f"{path} holds the state of another optimiser, or only a part of it.")

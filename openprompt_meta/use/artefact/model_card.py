@@ -38,10 +38,10 @@ def model_card(meta: MetaLearned, task: FittedTask | None, metrics: Mapping[str,
 
 def _head(model: str) -> str:
     lines = ["library_name: openprompt_meta", "pipeline_tag: text-classification", "tags: [few-shot, prompt-tuning]"]
-    if _HUB_NAME.fullmatch(model) and model != "minilm":
-        lines.append(f"base_model: {json.dumps(model)}")
-    elif model == "minilm":
+    if model in ("minilm", "minilm-mlm"):
         lines.append("base_model: sentence-transformers/all-MiniLM-L6-v2")
+    elif _HUB_NAME.fullmatch(model):
+        lines.append(f"base_model: {json.dumps(model)}")
     return "\n".join(["---", *lines, "---"])
 
 

@@ -1,0 +1,165 @@
+"""Training the low-rank update and the head: steps, judging, checkpoints that go on to the same numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from openprompt_meta.errors import CheckpointError
+from openprompt_meta.mlm.corpus import Corpus
+from openprompt_meta.mlm.judging import judge, scores
+from openprompt_meta.mlm.low_rank import learned_tensors
+from openprompt_meta.mlm.masking import Masking
+from openprompt_meta.mlm.settings import FitSettings
+from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
+
+__all__ = ["Fitting", "learning_rate_at"]
+
+_FORMAT = "openprompt_meta.fit_mlm.1"
+_SMOOTHING = 0.98
+
+
+def learning_rate_at(step: int, settings: FitSettings) -> float:
+    """The learning rate of a step, counted from zero: up in a line, down in a line to zero after the last."""
+    rising = (step + 1) / settings.warmup if settings.warmup else 1.0
+    falling = (settings.steps - step) / max(1, settings.steps - settings.warmup)
+    return settings.learning_rate * min(1.0, rising, falling)
+
+
+@dataclass
+class Fitting:
+    """Trains a model of :func:`~openprompt_meta.mlm.low_rank.learner_from` in a folder.
+
+    Texts and hidden words of a step follow from its number, so what was learned, the optimiser's state and the number
+    of the next step are all there is to resume from.
+
+    Attributes:
+        model: what is trained.
+        tokenizer: its tokenizer.
+        corpus: what from, and what it is judged on.
+        settings: how.
+        folder: where the checkpoint and the log go.
+        stop: asked after every step; true ends the loop after saving.
+        show_progress: draw a progress bar on stderr.
+        on_record: told of every record that is logged.
+    """
+
+    model: Any
+    tokenizer: Any
+    corpus: Corpus
+    settings: FitSettings
+    folder: Path
+    stop: Callable[[], bool] = lambda: False
+    show_progress: bool = True
+    on_record: Callable[[dict[str, Any]], None] = lambda record: None
+    step: int = field(default=0, init=False)
+    _loss: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.learned = learned_tensors(self.model)
+        matrices = [value for value in self.learned.values() if value.ndim > 1]
+        vectors = [value for value in self.learned.values() if value.ndim <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": self.settings.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.settings.learning_rate, betas=(0.9, 0.98))
+        self.masking = Masking.of(self.corpus.train, self.settings.mask_rate, self.tokenizer)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where training goes on from."""
+        return self.folder / "last.safetensors"
+
+    def run(self) -> bool:
+        """Train to the last step, or until asked to stop; whether the last step is done.
+
+        Raises:
+            CheckpointError: the folder's checkpoint is damaged or of other settings.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.checkpoint.exists():
+            self._restore()
+        total = self.settings.steps
+        with tqdm(total=total, initial=self.step, desc="learning", unit="step", disable=not self.show_progress) as bar:
+            while self.step < total and not self.stop():
+                loss = self._learn()
+                self._loss = loss if self.step == 1 else _SMOOTHING * self._loss + (1 - _SMOOTHING) * loss
+                bar.update()
+                bar.set_postfix(loss=f"{self._loss:.3f}")
+                if self.step % self.settings.judge_every == 0:
+                    self._judge()
+                if self.step % self.settings.checkpoint_every == 0:
+                    self._save()
+        self._save()
+        return self.step >= total
+
+    def _learn(self) -> float:
+        settings = self.settings
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate_at(self.step, settings)
+        length = settings.lengths[self.step % len(settings.lengths)]
+        puzzle = self.masking.draw(settings.seed, self.step, max(1, settings.tokens_per_step // length), length)
+        with self._precision():
+            logits = scores(self.model, puzzle)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), puzzle.answers.flatten())
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.learned.values(), settings.clip, error_if_nonfinite=True)
+        self.optimizer.step()
+        self.step += 1
+        return loss.item()
+
+    def _judge(self) -> None:
+        with self._precision():
+            found = judge(self.model, self.corpus.held_out, self.tokenizer, self.settings.judge_tokens)
+        record = {"step": self.step, "loss": self._loss, "held_out_loss": found.loss, "accuracy": found.accuracy}
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        self.on_record(record)
+
+    def _precision(self) -> Any:
+        if self.settings.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
+
+    def _save(self) -> None:
+        tensors: dict[str, Tensor] = dict(self.learned)
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        progress = {"step": self.step, "loss": self._loss}
+        write_tensors(self.checkpoint, tensors, {**self._kind(), "progress": json.dumps(progress)})
+
+    def _restore(self) -> None:
+        try:
+            tensors, metadata = read_tensors(self.checkpoint)
+        except (OSError, DamagedFile) as error:
+            raise CheckpointError(f"{self.checkpoint} cannot be read: {error}. Take it away to start anew.") from None
+        progress = json.loads(metadata.pop("progress", "{}"))
+        if metadata != self._kind():
+            raise CheckpointError(
+                f"{self.checkpoint} is of other settings: {metadata.get('settings')}. Go on with those, or choose "
+                "another folder."
+            )
+        with torch.no_grad():
+            for name, value in self.learned.items():
+                value.copy_(tensors[name])
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        self.step, self._loss = progress["step"], progress["loss"]
+
+    def _kind(self) -> dict[str, str]:
+        return {"format": _FORMAT, "settings": json.dumps(self.settings.to_mapping(), sort_keys=True)}
