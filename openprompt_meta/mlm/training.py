@@ -113,7 +113,7 @@ class Fitting:
             logits = scores(self.model, puzzle)
         loss = F.cross_entropy(logits.float().flatten(0, 1), puzzle.answers.flatten())
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.learned.values(), settings.clip, error_if_nonfinite=True)
         self.optimizer.step()
         self.step += 1
@@ -151,8 +151,8 @@ class Fitting:
                 "another folder."
             )
         with torch.no_grad():
-            for name, value in self.learned.items():
-                value.copy_(tensors[name])
+            for name, parameter in self.learned.items():
+                parameter.copy_(tensors[name])
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("optimizer."):

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import pytest
 import torch
+from small_text import Small
 
 from openprompt_meta.mlm.corpus import Corpus
 from openprompt_meta.model import LoadedMLM
-
-
-class Small(NamedTuple):
-    encoder: Any
-    tokenizer: Any
-    corpus: Corpus
 
 
 @pytest.fixture

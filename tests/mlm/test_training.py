@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Small
+from small_text import Small
 from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
