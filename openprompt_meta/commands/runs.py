@@ -80,7 +80,8 @@ def _print(results: dict[str, Any], as_json: bool, folder: str | Path) -> None:
         print(json.dumps(results, indent=2))
         return
     setting = f"{results['dataset']}, {results['way']}-way {results['shot']}-shot, {results['model']}"
+    judged = "unseen classes" if results["classes"] == "test" else "validation classes"
     for kind, values in results["test_accuracy"].items():
         summary = SeedsSummary(**values)
-        print(f"{setting}: {kind} accuracy on unseen classes {summary} over {summary.tasks} tasks, 95 % interval")
+        print(f"{setting}: {kind} accuracy on {judged} {summary} over {summary.tasks} tasks, 95 % interval")
     print(f"Everything is in {folder}")

@@ -336,6 +336,8 @@ class MetaSection:
     """Tasks of a validation."""
     test_tasks: Count = 300
     """Tasks of the test."""
+    test_classes: Literal["test", "valid"] = "test"
+    """Classes of the test; ``valid`` while settings are being chosen, so that nobody sees how the others do."""
 
 
 @dataclass(frozen=True, kw_only=True)

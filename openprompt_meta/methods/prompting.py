@@ -94,6 +94,8 @@ def task_sources(
 ) -> dict[str, TaskSource]:
     """The tasks of every split, which depend on data, sizes and seed alone: all methods see the same ones.
 
+    With ``meta.test_classes: valid`` those of the test are of the validation classes.
+
     Args:
         config: the run.
         dataset: the texts.
@@ -101,9 +103,11 @@ def task_sources(
         encode: the texts of a split in the form that the method's learner takes.
     """
     meta = config.meta
-    return {
+    splits = (dataset.train, dataset.valid, *([dataset.test] if meta.test_classes == "test" else []))
+    sources = {
         split.name: TaskSource(
             EpisodeSampler(split, meta.way, meta.shot, meta.query, seed), encode(split.texts), dataset.label_words
         )
-        for split in (dataset.train, dataset.valid, dataset.test)
+        for split in splits
     }
+    return {**sources, "test": sources[meta.test_classes]}

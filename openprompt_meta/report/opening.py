@@ -17,6 +17,9 @@ __all__ = ["Opening", "departures", "opening_of"]
 _PLACES = ("run.folder", "run.tensorboard", "run.checkpoint_every", "run.device", "run.threads", "dataset.path")
 
 
+_CLASSES = {"test": "test", "valid": "validation"}
+
+
 @dataclass(frozen=True)
 class Opening:
     """Four answers in words."""
@@ -43,8 +46,9 @@ def opening_of(run: FinishedRun, baselines: Baselines | None) -> Opening:
         how_good=f"{100 * accuracy.mean:.2f} ± {interval} %",
         against_what=_against(run, baselines),
         on_what=(
-            f"{accuracy.tasks} test tasks of {run.config.dataset.name}: {meta.way} classes that were never "
-            f"trained on, {meta.shot} examples and {meta.query} queries of each; {run.config.plm.model_path}, frozen"
+            f"{accuracy.tasks} tasks of {run.config.dataset.name}'s {_CLASSES[meta.test_classes]} classes: {meta.way} "
+            f"that were never trained on, {meta.shot} examples and {meta.query} queries of each; "
+            f"{run.config.plm.model_path}, frozen"
             + ("; transductive, that is, it has looked at all queries of a task at once" if transductive else "")
         ),
         how_sure=f"± is the 95 % interval over tasks; {spread}",

@@ -235,6 +235,7 @@ class Run:
             "way": self.config.meta.way,
             "shot": self.config.meta.shot,
             "verbalizer": self.config.verbalizer,
+            "classes": self.config.meta.test_classes,
             "test_accuracy": {kind: summarise_seeds(accuracies).as_dict()},
             "seeds": self.config.run.seeds,
             "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),

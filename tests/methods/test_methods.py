@@ -280,3 +280,16 @@ def test_what_a_method_cannot_do_is_refused_before_anything_loads(given: dict[st
 def test_a_method_without_prompts_has_no_say_about_the_verbalizer() -> None:
     assert config_from_mapping({"method": "mean_prototypes", **MANUAL}).method == "mean_prototypes"
     assert config_from_mapping({"method": "metaprompting", **FROZEN, "meta": {"first_order": False}}) is not None
+
+
+def test_with_test_classes_valid_the_test_never_sees_a_test_class(config: RunConfig, tmp_path: Path) -> None:
+    config = replace(config, method="mean_prototypes", meta=replace(config.meta, test_classes="valid"))
+    dataset = open_dataset(config.dataset)
+    method = build_method(config, load_language_model(config), dataset, seed=0)
+    for index in range(5):
+        test, valid = method.sources["test"][index], method.sources["valid"][index]
+        assert set(test.classes) <= set(dataset.valid.classes)
+        assert test.classes == valid.classes
+    results = Run(config, tmp_path / "run", show_progress=False).train()
+    assert results is not None
+    assert results["classes"] == "valid"

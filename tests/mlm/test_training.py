@@ -80,11 +80,14 @@ def test_an_interrupted_run_comes_to_the_same_bits(small: Small, tmp_path: Path)
     straight = fitting(small, tmp_path / "straight")
     assert straight.run()
     assert not fitting(small, tmp_path / "broken", stop_at=5).run()
+    with (tmp_path / "broken/log.jsonl").open("a", encoding="utf-8") as log:  # as of a run that was killed later on
+        log.write('{"step": 6, "accuracy": 2}\n')
     resumed = fitting(small, tmp_path / "broken")
     assert resumed.run()
     assert resumed.step == straight.step == 12
     expected = learned(straight)
     assert all(torch.equal(value, expected[name]) for name, value in learned(resumed).items())
+    assert resumed.log.read_text() == straight.log.read_text()
     states = [of.optimizer.state_dict()["state"] for of in (straight, resumed)]
     assert all(torch.equal(states[0][i][key], states[1][i][key]) for i in states[0] for key in states[0][i])
 
