@@ -22,7 +22,14 @@ setup(
     license_files=["LICENSE"],
     packages=find_packages(include=["openprompt_meta", "openprompt_meta.*"]),
     package_data={
-        "openprompt_meta": ["py.typed", "data/demo/*", "data/facts/*", "serve/page/*", "tables/paper.json"],
+        "openprompt_meta": [
+            "py.typed",
+            "data/demo/*",
+            "data/facts/*",
+            "model/minilm_mlm_files/*",
+            "serve/page/*",
+            "tables/paper.json",
+        ],
     },
     python_requires=">=3.10",
     # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
@@ -49,7 +56,18 @@ setup(
     extras_require={
         "serve": ["fastapi", "uvicorn"],
         "report": ["matplotlib"],
-        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "matplotlib", "httpx", "playwright"],
+        "contrastive": ["sentence-transformers>=5.7"],
+        "dev": [
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "matplotlib",
+            "httpx",
+            "playwright",
+            "sentence-transformers>=5.7",
+        ],
     },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[

@@ -14,6 +14,7 @@ from openprompt_meta.learners.base_learner import task_randomness
 from openprompt_meta.learners.feature_classifiers import Fit
 from openprompt_meta.learners.in_place import InnerSteps, Weights, inner_optimizer
 from openprompt_meta.learners.meta_learner import TaskLearner, TaskOutcome, accuracy_of
+from openprompt_meta.learners.sentence_pairs import pair_loss
 from openprompt_meta.learners.task import Batch, Task
 from openprompt_meta.prompts.query import evaluation_mode
 
@@ -121,8 +122,8 @@ class HeadLearner(EncoderLearner):
 class ContrastiveLearner(EncoderLearner):
     """As SetFit: texts of one class are drawn together, others apart, by cosine; then a classifier of features.
 
-    Each step draws pairs anew, half of them of one class, and brings their cosines nearer to 1 and 0 by squared error.
-    A class of one example is paired with itself.
+    Each step draws pairs anew, half of them of one class, and brings their cosines nearer to 1 and 0 by squared error
+    (:func:`~openprompt_meta.learners.sentence_pairs.pair_loss`). A class of one example is paired with itself.
 
     Args:
         fit: the classifier.
@@ -137,20 +138,26 @@ class ContrastiveLearner(EncoderLearner):
         super().__init__(encoder, lr, seed, dropout)
         self.fit = fit
         self.pairs = pairs
+        self._pair_loss = pair_loss(self.encoder, encoder.config.hidden_size)
 
     def learn(self, task: Task, steps: int) -> tuple[list[float], Tensor]:
         """Tune the encoder on pairs of the support set, then fit the classifier."""
         labels = task.support["label"]
+        dtype = next(self.encoder.parameters()).dtype
 
         def loss() -> Tensor:
-            features = F.normalize(mean_pooled(self.encoder, task.support), dim=-1)
-            first, second = draw_pairs(labels.cpu(), self.pairs)
-            cosines = (features[first] * features[second]).sum(dim=-1)
-            return F.mse_loss(cosines, (labels[first] == labels[second]).to(cosines.dtype))
+            first, second = (places.to(labels.device) for places in draw_pairs(labels.cpu(), self.pairs))
+            alike = (labels[first] == labels[second]).to(dtype)
+            return self._pair_loss(_rows(task.support, first), _rows(task.support, second), alike)
 
         inner = self.tune(task, loss, steps)
         predict = self.fit(self.features(task.support), labels)
         return inner, predict(self.features(task.query))
+
+
+def _rows(batch: Batch, places: Tensor) -> dict[str, Tensor]:
+    """Those texts of a batch, in that order."""
+    return {key: batch[key][places] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
 
 
 def draw_pairs(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
