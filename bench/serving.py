@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from bench.timing import alternate
 from bench.workload import Workload, dataset_of, language_model
+from openprompt_meta.config import RunConfig
 from openprompt_meta.learners import Task
 from openprompt_meta.methods.engine import build_texts
 
@@ -35,17 +39,19 @@ def adaptation(work: Workload, rounds: int) -> dict[str, Any]:
 def prediction(work: Workload, rounds: int, texts: int = 512) -> dict[str, Any]:
     """Texts a second: prediction from the raw text on, against the encoder's own forward pass over the same texts.
 
-    Prediction passes each text twice, once for its query vector and once with its prompt. The bare encoder is given
-    its texts in the order they come, in batches of 32 padded to their longest, and once more sorted by length.
+    Prediction passes each text twice, once for its query vector and once with its prompt; a text that was seen before
+    has its query vector on disk. The bare encoder is given its texts in the order they come, in batches of 32 padded
+    to their longest, and once more sorted by length.
     """
     loaded, config = language_model(work.model, work.precision), work.config("fast")
+    caching = replace(config, run=replace(config.run, cache=True))
     method = work.method("fast")
     learner, task = method.learner, method.sources["test"][0]
     opened = learner.base_learner.open([task])
     lines = (dataset_of(work.kind).test.texts * (texts // len(dataset_of(work.kind).test) + 1))[:texts]
 
     @torch.no_grad()
-    def predict() -> None:
+    def predict(config: RunConfig) -> None:
         encoded = build_texts(config, loaded, lines, method.classifier.template)
         lengths = [len(line) for line in lines]
         order = sorted(range(texts), key=lengths.__getitem__)
@@ -68,17 +74,21 @@ def prediction(work: Workload, rounds: int, texts: int = 512) -> dict[str, Any]:
 
     with torch.no_grad():
         opened.query_log_probabilities([method.classifier.template.pool], 0)  # fits the verbalizer
-    times = alternate(
-        {
-            "prediction": predict,
-            "bare encoder": lambda: bare(list(lines)),
-            "bare encoder, sorted": lambda: bare(sorted(lines, key=len)),
-        },
-        rounds,
-    )
+    with TemporaryDirectory() as folder, patch.dict(os.environ, {"OPENPROMPT_META_CACHE": folder}):
+        times = alternate(
+            {
+                "prediction": lambda: predict(config),
+                "prediction, seen before": lambda: predict(caching),
+                "bare encoder": lambda: bare(list(lines)),
+                "bare encoder, sorted": lambda: bare(sorted(lines, key=len)),
+            },
+            rounds,
+        )
     return {
         "setting": str(work),
         "texts/s": {name: texts / seconds for name, seconds in times.best.items()},
         "of the bare encoder": times.ratio("bare encoder", "prediction"),
         "of the bare encoder, sorted": times.ratio("bare encoder, sorted", "prediction"),
+        "seen before, of the bare encoder": times.ratio("bare encoder", "prediction, seen before"),
+        "seen before, of the bare encoder, sorted": times.ratio("bare encoder, sorted", "prediction, seen before"),
     }

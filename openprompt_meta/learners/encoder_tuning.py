@@ -138,7 +138,7 @@ class ContrastiveLearner(EncoderLearner):
         super().__init__(encoder, lr, seed, dropout)
         self.fit = fit
         self.pairs = pairs
-        self._pair_loss = pair_loss(self.encoder, encoder.config.hidden_size)
+        self._pair_loss = pair_loss(self.encoder)
 
     def learn(self, task: Task, steps: int) -> tuple[list[float], Tensor]:
         """Tune the encoder on pairs of the support set, then fit the classifier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,12 +28,11 @@ class _Tokens(nn.Module):
         return {**features, "token_embeddings": self.encoder(**inputs).last_hidden_state}
 
 
-def pair_loss(encoder: nn.Module, width: int) -> Any:
+def pair_loss(encoder: nn.Module) -> Callable[[Batch, Batch, Tensor], Tensor]:
     """``loss(first, second, alike)``: how far the cosines of pairs of texts are from 1 (alike) and 0.
 
     Args:
-        encoder: what is tuned; mean-pooled.
-        width: of its hidden states.
+        encoder: one of transformers', which is tuned; its hidden states are averaged over a text.
 
     Raises:
         CompatibilityError: sentence-transformers is not installed.
@@ -48,6 +48,8 @@ def pair_loss(encoder: nn.Module, width: int) -> Any:
             f"method: contrastive needs sentence-transformers 5.7 or newer ({error}). Install it: "
             'pip install "openprompt_meta[contrastive]" (or pip install "sentence-transformers>=5.7").'
         ) from None
+    configuration: Any = encoder.config
+    width = int(configuration.hidden_size)
     device = next(encoder.parameters()).device
     body = SentenceTransformer(modules=[_Tokens(encoder), Pooling(width, "mean")], device=str(device))
     body.train(encoder.training)

@@ -1,4 +1,4 @@
-"""The model card of `minilm-mlm`, from what is known of how it was made: ``python -m openprompt_meta.mlm.card > FILE``."""
+"""``docs/minilm-mlm.md``, the model card, from how it was made: ``python -m openprompt_meta.mlm.card > FILE``."""
 
 from __future__ import annotations
 
@@ -19,38 +19,41 @@ def model_card(made: Mapping[str, Any], size: int) -> str:
         size: of the difference, in bytes.
     """
     settings = made["settings"]
+    tokens, thousand = made["tokens"], 1e3
+    words = ["| sentence | likeliest words |", "|---|---|"]
+    words += [f"| {sentence} | {', '.join(found)} |" for sentence, found in made["predictions"].items()]
     parts = [
         "# `minilm-mlm`",
-        "A small masked language model for machines that reach no model hub: all-MiniLM-L6-v2, a sentence encoder, brought "
-        "back to predicting words. `plm.model_path: minilm-mlm` gives a genuine `BertForMaskedLM` of 6 layers, 384 wide, with "
-        "BERT's uncased vocabulary.",
+        "A small masked language model for machines that reach no model hub: all-MiniLM-L6-v2, a sentence encoder, "
+        "brought back to predicting words.\n`plm.model_path: minilm-mlm` gives a genuine `BertForMaskedLM` of 6 "
+        "layers, 384 wide, with BERT's uncased vocabulary.",
         "## What it is not",
-        "It is not BERT, nor a substitute for it in comparisons with the paper. It has a tenth of BERT's layers' weights, has "
-        f"read {made['tokens_read'] / 1e6:.1f} million tokens of one encyclopaedia as it was in 2006, where BERT read "
-        "thousands of millions, and knows little of facts and less of anything after that year. What it predicts is for "
-        "telling topics apart. It has the biases of its encoder and of its text.",
+        "It is not BERT, nor a substitute for it in comparisons with the paper. Its layers have an eighth of the "
+        f"weights of BERT-base's.\nIt has read {made['tokens_read'] / 1e6:.1f} million tokens of one encyclopaedia as "
+        "it was in 2006, where BERT read thousands of millions; it knows\nlittle of facts, and nothing of the years "
+        "since. What it predicts is for telling topics apart. It has the biases of its encoder and of its\ntext.",
         "## How good it is",
-        f"On {made['masked_words']} hidden words of articles that were never trained on (15 % hidden, texts of 128 tokens): "
-        f"**{100 * made['masked_accuracy']:.1f} %** are its first guess, the loss is {made['masked_loss']:.2f} nats. How its "
-        "label words and its [MASK] do in few-shot tasks: [results.md](results.md).",
-        "\n".join(
-            ["| sentence | likeliest words |", "|---|---|"]
-            + [f"| {sentence} | {', '.join(words)} |" for sentence, words in made["predictions"].items()]
-        ),
+        f"On {made['masked_words']} hidden words of articles that were never trained on (15 % hidden, texts of 128 "
+        f"tokens): **{100 * made['masked_accuracy']:.1f} %** are its first\nguess, the loss is "
+        f"{made['masked_loss']:.2f} nats. How its label words and its [MASK] do in few-shot tasks: "
+        "[results.md](results.md).",
+        "\n".join(words),
         "## How it was made",
-        f"- Start: {made['base']}. Text: {made['text']}; {made['tokens']['train'] / 1e6:.1f} million tokens to learn from, "
-        f"{made['tokens']['held_out'] / 1e3:.0f} thousand held out.\n"
-        f"- Learned: an update of rank {settings['rank']} of every linear layer of the encoder, its biases and LayerNorms, "
-        "and the vocabulary head (dense, LayerNorm, bias; the decoder is the input embeddings, which stay as they are).\n"
+        f"- Start: {made['base']}.\n- Text: {made['text']}; {tokens['train'] / 1e6:.1f} million tokens to learn from, "
+        f"{tokens['held_out'] / thousand:.0f} thousand held out.\n"
+        f"- Learned: an update of rank {settings['rank']} of every linear layer of the encoder, its biases and "
+        "LayerNorms, and the vocabulary head\n  (dense, LayerNorm, bias; the decoder is the input embeddings, which "
+        "stay as they are).\n"
         f"- {settings['steps']} steps of AdamW on {settings['tokens_per_step']} tokens, at most "
         f"{settings['learning_rate']}, {100 * settings['mask_rate']:.0f} % of the words hidden anew in each, texts of "
-        f"{' and '.join(map(str, settings['lengths']))} tokens in turn, products in {settings['precision']}.\n"
-        f"- Kept: the difference in half precision, {size / 1e6:.2f} MB "
-        f"(`openprompt_meta/model/minilm_mlm_files/`), added to the encoder at load; the same bits every time.\n"
+        f"{' and '.join(map(str, settings['lengths']))}\n  tokens in turn, products in {settings['precision']}.\n"
+        f"- Kept: the difference in half precision, {size / 1e6:.2f} MB, added to the encoder at load; the same bits "
+        "every time.\n"
         f"- With torch {made['versions']['torch']}, transformers {made['versions']['transformers']}.",
-        "```console\npython runners/fit_mlm.py yamls/mlm/minilm.yaml   # hours on two cores; goes on where it was stopped\n```",
-        "The encoder is sentence-transformers' (Apache-2.0), the text Wikipedia's (its authors', under the licences of "
-        "Wikipedia); the difference is published under this package's licence.",
+        "```console\npython runners/fit_mlm.py yamls/mlm/minilm.yaml   # an hour and more on two cores; goes on where "
+        "it was stopped\n```",
+        "The encoder is sentence-transformers' (Apache-2.0), the text Wikipedia's, under its licence; the difference "
+        "is published under this\npackage's licence.",
     ]
     return "\n\n".join(parts) + "\n"
 
