@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,15 @@ def fit(
     encoder, tokenizer, _, _ = load_mlm("minilm", attn_implementation="eager")
     corpus = read_corpus(corpus_folder, tokenizer, show_progress)
     model = learner_from(encoder, settings.rank, settings.seed)
-    with ExitStack() as stack:
-        stop = stack.enter_context(StopRequest())
-        write = stack.enter_context(tensorboard_writer(folder, tensorboard, 0))
+    fitting = Fitting(model, tokenizer, corpus, settings, folder, show_progress=show_progress)
+    with StopRequest() as stop, tensorboard_writer(folder, tensorboard, fitting.restore()) as write:
 
         def note(record: dict[str, Any]) -> None:
             accuracy, loss = 100 * record["accuracy"], record["held_out_loss"]
             logger.info("Step %d: %.1f %% of hidden words, loss %.3f (held out).", record["step"], accuracy, loss)
             write({"kind": "mlm", "iteration": record["step"], **record})
 
-        fitting = Fitting(
-            model, tokenizer, corpus, settings, folder, lambda: stop.requested, show_progress, on_record=note
-        )
+        fitting.stop, fitting.on_record = (lambda: stop.requested), note
         finished = fitting.run()
     if not finished:
         logger.info("Stopped at step %d; everything is saved. The same command goes on.", fitting.step)

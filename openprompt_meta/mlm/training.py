@@ -93,8 +93,7 @@ class Fitting:
             CheckpointError: the folder's checkpoint is damaged or of other settings.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.checkpoint.exists():
-            self._restore()
+        self.restore()
         total = self.settings.steps
         with tqdm(total=total, initial=self.step, desc="learning", unit="step", disable=not self.show_progress) as bar:
             while self.step < total and not self.stop():
@@ -108,6 +107,12 @@ class Fitting:
                     self._save()
         self._save()
         return self.step >= total
+
+    def restore(self) -> int:
+        """Go back to the folder's checkpoint, if there is one; how many steps are done."""
+        if self.step == 0 and self.checkpoint.exists():
+            self._read_checkpoint()
+        return self.step
 
     def _learn(self) -> float:
         settings = self.settings
@@ -145,7 +150,7 @@ class Fitting:
         progress = {"step": self.step, "loss": self._loss}
         write_tensors(self.checkpoint, tensors, {**self._kind(), "progress": json.dumps(progress)})
 
-    def _restore(self) -> None:
+    def _read_checkpoint(self) -> None:
         try:
             tensors, metadata = read_tensors(self.checkpoint)
         except (OSError, DamagedFile) as error:
