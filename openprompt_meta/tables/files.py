@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -22,12 +24,14 @@ def cells_folder(folder: Path) -> Path:
 
 
 def write_files(result: TableResult, folder: Path) -> list[Path]:
-    """Write the table in every format; the files' name says table, data sets and model.
+    """Write the table in every format.
+
+    The files' name says table, data sets and model, and tells apart what was made with other rows, tasks or keys.
 
     Raises:
         RunError: the folder cannot be written to.
     """
-    parts = [result.table.name, *result.setting.datasets, Path(result.setting.plm).name]
+    parts = [result.table.name, *result.setting.datasets, Path(result.setting.plm).name, _digest(result)]
     stem = "-".join(re.sub(r"[^A-Za-z0-9.-]+", "_", part) for part in parts)
     files = []
     try:
@@ -38,3 +42,11 @@ def write_files(result: TableResult, folder: Path) -> list[Path]:
     except OSError as error:
         raise RunError(f"The table cannot be written to {folder}: {error}. Choose another --folder.") from None
     return files
+
+
+def _digest(result: TableResult) -> str:
+    """A few letters that stand for everything else the table was made with."""
+    setting = result.setting
+    rows = [line.row.name for line in result.lines]
+    rest = [rows, setting.shots, setting.tasks, setting.seeds, sorted(setting.overrides)]
+    return hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:6]

@@ -248,3 +248,9 @@ def test_the_runner_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         runpy.run_path(str(runner), run_name="__main__")
     assert ended.value.code == 0
     assert "usage: openprompt-meta table" in capsys.readouterr().out
+
+
+def test_tables_of_other_rows_do_not_overwrite_each_other(tables: SmallTables) -> None:
+    for row in ("mean-prototypes", "mask-prototypes"):
+        assert tables("main-5shot", "--rows", row) == 0
+    assert len(list(tables.folder.glob("main-5shot-small*.md"))) == 2
