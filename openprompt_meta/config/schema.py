@@ -66,7 +66,8 @@ class PlmSection:
     """``plm``: the masked language model, frozen unless the method tunes it."""
 
     model_path: str = "minilm"
-    """``minilm`` (packaged, no hub), a folder, or a hub name such as ``bert-base-uncased``."""
+    """``minilm`` or ``minilm-mlm`` (packaged, no hub; the second predicts words), a folder, or a hub name such as
+    ``bert-base-uncased``."""
     model_name: Literal["mlm"] = "mlm"
     """OpenPrompt's kind of model; ``mlm`` is any masked language model, through transformers' Auto classes."""
     attn_implementation: Literal["eager", "sdpa"] | None = None

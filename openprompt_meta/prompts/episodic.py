@@ -156,7 +156,7 @@ def require_vocabulary_head(model: nn.Module | None, asking: str) -> None:
 
 _NO_HEAD = (
     "{asking} needs predictions of words, and {model} has no vocabulary head. Use a masked language model that "
-    "has one (bert-base-uncased, roberta-base, microsoft/mpnet-base, …: anything transformers loads as "
+    "has one (minilm-mlm, bert-base-uncased, roberta-base, microsoft/mpnet-base, …: anything transformers loads as "
     "AutoModelForMaskedLM), or a verbalizer that needs none: rep_verbalizer, warp_verbalizer, or proto_verbalizer "
     "with multi_verb: proto, each with mix_lambda: 1."
 )
