@@ -31,8 +31,9 @@ def model_card(made: Mapping[str, Any], size: int) -> str:
         "It is not BERT, nor a substitute for it in comparisons with the paper. Its layers have an eighth of the "
         f"weights of BERT-base's.\nIt has read {made['tokens_read'] / 1e6:.1f} million tokens of one encyclopaedia as "
         "it was in 2006, where BERT read thousands of millions; it knows\nlittle of facts, and nothing of the years "
-        "since.\nAsked for a topic it answers with words that fit the grammar before words that fit the text (below); what "
-        "is of use is which of given label words\nit finds likelier. It has the biases of its encoder and of its text.",
+        "since.\nAsked for a topic it answers with words that fit the grammar before words that fit the text (below); "
+        "what is of use is which of given\nlabel words it finds likelier. It has the biases of its encoder and of its "
+        "text.",
         "## How good it is",
         f"On {made['masked_words']} hidden words of articles that were never trained on (15 % hidden, texts of 128 "
         f"tokens): **{100 * made['masked_accuracy']:.1f} %** are its first\nguess, the loss is "
