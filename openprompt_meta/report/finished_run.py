@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config import RunConfig
+from openprompt_meta.config import VERBALIZER_METHODS, RunConfig
 from openprompt_meta.data import TextDataset
 from openprompt_meta.data.configured import open_dataset
 from openprompt_meta.errors import RunError
@@ -25,6 +26,9 @@ from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.threads import set_threads
 
 __all__ = ["FinishedRun", "learner_of", "meta_learner_of", "open_runs", "pool_of"]
+
+_CELL = re.compile(r"[0-9a-f]{16}")
+"""The folder of a table's cell, whose name says nothing to a reader."""
 
 
 class FinishedRun:
@@ -165,7 +169,17 @@ def open_runs(paths: Sequence[str | Path]) -> list[FinishedRun]:
     depth = 1
     while len({path.parts[-depth:] for path in resolved}) < len(resolved):
         depth += 1
-    return [FinishedRun(path, "/".join(real.parts[-depth:])) for path, real in zip(paths, resolved, strict=True)]
+    runs = [FinishedRun(path, "/".join(real.parts[-depth:])) for path, real in zip(paths, resolved, strict=True)]
+    for run in runs:
+        if _CELL.fullmatch(run.label):
+            run.label = f"{_described(run.config)} ({run.label[:4]})"
+    return runs
+
+
+def _described(config: RunConfig) -> str:
+    """The method in words that tell it from others of a table."""
+    verbalizer = f", {config.verbalizer}" if config.method in VERBALIZER_METHODS else ""
+    return f"{config.method}{verbalizer}"
 
 
 def pool_of(method: Method) -> PromptPool:

@@ -72,7 +72,9 @@ def rendered(figure: Figure, command: str = "") -> dict[str, bytes]:
     """The figure as PNG and SVG by suffix, with the command that makes it at its foot."""
     if command:
         width = max(40, int(figure.get_figwidth() * 17))
-        figure.supxlabel("\n".join(textwrap.wrap(command, width)), fontsize=5.5, color="#666666", family="DejaVu Sans")
+        # A path stays whole, so that the command can be copied.
+        lines = textwrap.wrap(command, width, break_on_hyphens=False, break_long_words=False)
+        figure.supxlabel("\n".join(lines), fontsize=5.5, color="#666666", family="DejaVu Sans")
     files = {}
     for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
         buffer = BytesIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from statistics import NormalDist, fmean, stdev
 
@@ -331,6 +332,15 @@ def test_a_label_map_measures_in_the_full_space(plain: FinishedRun, bench: Workb
     ]
     assert own.label_distance == pytest.approx(np.mean(distances), abs=1e-5)
     assert own.silhouette == pytest.approx(silhouette(together, labels), abs=1e-5)
+
+
+def test_a_cell_of_a_table_is_called_by_its_method(runs_folder: Path, tmp_path: Path) -> None:
+    cell = tmp_path / "0123456789abcdef"
+    shutil.copytree(runs_folder / "warp", cell)
+    assert [run.label for run in open_runs([cell, runs_folder / "plain"])] == [
+        "metaprompter, warp_verbalizer (0123)",
+        "plain",
+    ]
 
 
 def silhouette(features: np.ndarray, labels: list[int]) -> float:
