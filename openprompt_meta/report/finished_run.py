@@ -56,6 +56,11 @@ class FinishedRun:
             )
 
     @property
+    def file_label(self) -> str:
+        """The label as a part of file names."""
+        return re.sub(r"[^\w.-]+", "-", self.label).strip("-")
+
+    @property
     def seeds(self) -> list[int]:
         """One training for each."""
         return self.config.run.seeds

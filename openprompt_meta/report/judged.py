@@ -42,7 +42,7 @@ class Judged:
 
 def judged_tasks(run: FinishedRun, bench: Workbench) -> Judged:
     """Judge the first test tasks, no more than the run was tested on; kept for every figure that needs them."""
-    return bench.numbers(f"judged-{run.label.replace('/', '-')}", Judged, [run], lambda: _judge(run, bench))
+    return bench.numbers(f"judged-{run.file_label}", Judged, [run], lambda: _judge(run, bench))
 
 
 def _judge(run: FinishedRun, bench: Workbench) -> Judged:

@@ -127,7 +127,7 @@ def _groups(kind: FigureKind[Any], runs: Sequence[FinishedRun]) -> Iterator[tupl
         yield "", runs, kind.name
         return
     for run in runs:
-        yield run.label, [run], kind.name if len(runs) == 1 else f"{kind.name}-{run.label.replace('/', '-')}"
+        yield run.label, [run], kind.name if len(runs) == 1 else f"{kind.name}-{run.file_label}"
 
 
 def _make(kind: FigureKind[Any], runs: Sequence[FinishedRun], bench: Workbench, stem: str) -> Made:

@@ -337,10 +337,9 @@ def test_a_label_map_measures_in_the_full_space(plain: FinishedRun, bench: Workb
 def test_a_cell_of_a_table_is_called_by_its_method(runs_folder: Path, tmp_path: Path) -> None:
     cell = tmp_path / "0123456789abcdef"
     shutil.copytree(runs_folder / "warp", cell)
-    assert [run.label for run in open_runs([cell, runs_folder / "plain"])] == [
-        "metaprompter, warp_verbalizer (0123)",
-        "plain",
-    ]
+    runs = open_runs([cell, runs_folder / "plain"])
+    assert [run.label for run in runs] == ["metaprompter, warp_verbalizer (0123)", "plain"]
+    assert [run.file_label for run in runs] == ["metaprompter-warp_verbalizer-0123", "plain"]
 
 
 def silhouette(features: np.ndarray, labels: list[int]) -> float:
