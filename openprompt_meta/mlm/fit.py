@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_whole
 from openprompt_meta.mlm.corpus import HELD_OUT, MEMBER, PACKAGE, read_corpus
 from openprompt_meta.mlm.judging import judge, predictions
@@ -65,7 +65,7 @@ def ship(fitting: Fitting, encoder: Any, folder: Path) -> None:
         "tokens": {"train": len(fitting.corpus.train), "held_out": len(fitting.corpus.held_out)},
         "tokens_read": fitting.step * fitting.settings.tokens_per_step,
         "settings": fitting.settings.to_mapping(),
-        "versions": {name: version(name) for name in ("torch", "transformers")},
+        "versions": {name: installed_versions()[name] for name in ("torch", "transformers")},
         "masked_accuracy": round(found.accuracy, 4),
         "masked_loss": round(found.loss, 4),
         "masked_words": found.words,

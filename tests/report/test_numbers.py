@@ -399,7 +399,7 @@ def test_the_opening_says_how_good_against_what_and_how_sure(plain: FinishedRun,
     assert opening.how_good.startswith(f"{100 * fmean(plain.accuracies[0]):.2f} ±")
     assert baselines.best in opening.against_what
     assert "chance is 33 %" in opening.against_what
-    assert "3 classes that were never trained on, 2 examples and 2 queries" in opening.on_what
+    assert "test classes: 3 that were never trained on, 2 examples and 2 queries" in opening.on_what
     assert "what another seed would give is not known" in opening.how_sure
 
 
