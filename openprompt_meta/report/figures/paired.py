@@ -114,7 +114,7 @@ def draw(numbers: PairedDifferences) -> Figure:
         names.append(f"{pair.label}\n{better} better, {equal} equal, {worse} worse")
     panel.axvline(0, color="black", lw=0.9)
     panel.set_yticks(range(len(names)), names)
-    panel.set(xlabel=f"accuracy minus that of {numbers.reference} on the same task, points")
+    panel.set(xlabel=f"accuracy minus that of {numbers.reference}\non the same task, points")
     panel.set_ylim(-0.45, len(names) - 0.25)
     panel.grid(False, axis="y")
     return figure
