@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.compat.versions import installed_versions
+from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_whole
 from openprompt_meta.mlm.corpus import HELD_OUT, MEMBER, PACKAGE, read_corpus
 from openprompt_meta.mlm.judging import judge, predictions
@@ -16,6 +17,7 @@ from openprompt_meta.mlm.settings import FitSettings
 from openprompt_meta.mlm.training import Fitting
 from openprompt_meta.model import load_mlm
 from openprompt_meta.model.minilm_mlm import MADE, SHIPPED, merged_model
+from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.interrupts import StopRequest
 from openprompt_meta.runs.tensorboard import tensorboard_writer
 from openprompt_meta.runs.threads import set_threads
@@ -29,7 +31,21 @@ logger = logging.getLogger(__name__)
 def fit(
     settings: FitSettings, folder: Path, corpus_folder: Path, tensorboard: bool = False, show_progress: bool = True
 ) -> bool:
-    """Make the model in ``folder``, from where an earlier call stopped; whether it is finished."""
+    """Make the model in ``folder``, from where an earlier call stopped; whether it is finished.
+
+    Raises:
+        RunError: another process works there, or it cannot be written.
+    """
+    try:
+        with RunFolder(folder).locked():
+            return _fit(settings, folder, corpus_folder, tensorboard, show_progress)
+    except OSError as error:
+        raise RunError(
+            f"{folder} or {corpus_folder} cannot be written: {error}. What was saved is as it was."
+        ) from error
+
+
+def _fit(settings: FitSettings, folder: Path, corpus_folder: Path, tensorboard: bool, show_progress: bool) -> bool:
     set_threads(None)
     # SDPA's backward pass is slow in bfloat16 on a CPU.
     encoder, tokenizer, _, _ = load_mlm("minilm", attn_implementation="eager")

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from tqdm.auto import tqdm
 
-from openprompt_meta.errors import CheckpointError
+from openprompt_meta.errors import CheckpointError, NotFiniteError
 from openprompt_meta.files import write_whole
 from openprompt_meta.mlm.corpus import Corpus
 from openprompt_meta.mlm.judging import judge, scores
 from openprompt_meta.mlm.low_rank import learned_tensors
 from openprompt_meta.mlm.masking import Masking
 from openprompt_meta.mlm.settings import FitSettings
+from openprompt_meta.runs.optimizer_state import checked_state, state_tensors
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["Fitting", "learning_rate_at"]
@@ -125,7 +125,12 @@ class Fitting:
         loss = F.cross_entropy(logits.float().flatten(0, 1), puzzle.answers.flatten())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.learned.values(), settings.clip, error_if_nonfinite=True)
+        length_of_gradient = torch.nn.utils.clip_grad_norm_(self.learned.values(), settings.clip)
+        if not torch.isfinite(length_of_gradient):
+            raise NotFiniteError(
+                f"Step {self.step + 1} has the loss {loss.item()} and no finite gradient. Lower learning_rate; the "
+                f"checkpoint in {self.folder} is of an earlier step."
+            )
         self.optimizer.step()
         self.step += 1
         return loss.item()
@@ -144,34 +149,35 @@ class Fitting:
         return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
 
     def _save(self) -> None:
-        tensors: dict[str, Tensor] = dict(self.learned)
-        for index, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
-        progress = {"step": self.step, "loss": self._loss}
-        write_tensors(self.checkpoint, tensors, {**self._kind(), "progress": json.dumps(progress)})
+        kept, which = state_tensors(self.optimizer)
+        progress = json.dumps({"step": self.step, "loss": self._loss})
+        write_tensors(self.checkpoint, {**self.learned, **kept}, {**self._kind(), **which, "progress": progress})
 
     def _read_checkpoint(self) -> None:
         try:
             tensors, metadata = read_tensors(self.checkpoint)
         except (OSError, DamagedFile) as error:
-            raise CheckpointError(f"{self.checkpoint} cannot be read: {error}. Take it away to start anew.") from None
-        progress = json.loads(metadata.pop("progress", "{}"))
-        if metadata != self._kind():
+            raise self._unreadable(error) from None
+        if not self._kind().items() <= metadata.items():
             raise CheckpointError(
                 f"{self.checkpoint} is of other settings: {metadata.get('settings')}. Go on with those, or choose "
                 "another folder."
             )
-        with torch.no_grad():
-            for name, parameter in self.learned.items():
-                parameter.copy_(tensors[name])
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, key = name.split(".")
-                state.setdefault(int(index), {})[key] = value
+        try:
+            state = checked_state(self.optimizer, tensors, metadata)
+            progress = json.loads(metadata["progress"])
+            step, loss = int(progress["step"]), float(progress["loss"])
+            with torch.no_grad():
+                for name, parameter in self.learned.items():
+                    parameter.copy_(tensors[name])
+        except (DamagedFile, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise self._unreadable(error) from None
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-        self.step, self._loss = progress["step"], progress["loss"]
+        self.step, self._loss = step, loss
         self._forget_later_records()
+
+    def _unreadable(self, error: Exception) -> CheckpointError:
+        return CheckpointError(f"{self.checkpoint} cannot be read: {error}. Take it away to start anew.")
 
     def _forget_later_records(self) -> None:
         """What was judged after the checkpoint is judged again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -77,11 +78,9 @@ class Workbench:
         file = self.folder / f"{name}.json"
         kept = _read(file)
         if kept is not None and kept.get("made_from") == made_from:
-            try:
+            with suppress(KeyError, TypeError, ValueError):  # another version of the figure wrote it
                 found: Numbers = from_plain(kind, kept["numbers"])
                 return found
-            except (KeyError, TypeError, ValueError):
-                pass  # another version of the figure wrote it
         computed = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         content = {"made_from": made_from, "numbers": asdict(computed)}  # type: ignore[call-overload]

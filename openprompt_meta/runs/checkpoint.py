@@ -13,6 +13,7 @@ from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
 from openprompt_meta.learners import MetaLearner
+from openprompt_meta.runs.optimizer_state import checked_state, state_tensors
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_checkpoint"]
@@ -20,10 +21,6 @@ __all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_c
 FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
 _POOL = "pool."
-_OPTIMIZER = "optimizer."
-_KEPT = "optimizer_parameters"
-"""Which parameters have had a gradient; a tuned language model has some that never get one."""
-_ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 @dataclass
@@ -48,18 +45,15 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
         CheckpointError: the disk is full or the folder unwritable; the checkpoint before stays.
     """
     tensors = {_POOL + name: value for name, value in learner.pool.state_dict().items()}
-    states = learner.optimizer.state_dict()["state"]
-    for index, state in states.items():
-        for name, value in state.items():
-            tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value)
+    kept, which = state_tensors(learner.optimizer)
     metadata = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        _KEPT: json.dumps(sorted(states)),
+        **which,
         "progress": json.dumps(asdict(progress)),
     }
     try:
-        write_tensors(path, tensors, metadata)
+        write_tensors(path, tensors | kept, metadata)
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be written: {error}. The one before it is untouched."
@@ -74,7 +68,10 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
     """
     tensors, metadata = _read(path)
     progress = _progress(path, metadata)
-    state = _optimizer_state(path, tensors, metadata, learner)
+    try:
+        state = checked_state(learner.optimizer, tensors, metadata)
+    except DamagedFile as error:
+        raise CheckpointError(f"{path} cannot be gone on from: {error}.") from None
     _load_pool_tensors(path, tensors, learner.pool)
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
     return progress
@@ -118,37 +115,6 @@ def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn
     if found != expected:
         raise CheckpointError(f"{path} holds a pool of shapes {found}; the configuration asks for {expected}.")
     pool.load_state_dict(saved)
-
-
-def _optimizer_state(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], learner: MetaLearner
-) -> dict[int, dict[str, Tensor]]:
-    """What the optimiser keeps of each parameter that has had a gradient."""
-    parameters = [value for group in learner.optimizer.param_groups for value in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(_OPTIMIZER):
-            index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
-            state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
-    # A file of the first release does not say: then all of them have had one, or none.
-    complete = json.dumps(sorted(state)) == metadata.get(
-        _KEPT, json.dumps(list(range(len(parameters))) if state else [])
-    )
-    fitting = (
-        complete
-        and state.keys() <= set(range(len(parameters)))
-        and all(_fits(learner.optimizer, parameters[index], kept) for index, kept in state.items())
-    )
-    if not fitting:
-        raise CheckpointError(f"{path} holds the state of another optimiser, or only a part of it.")
-    return state
-
-
-def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str, Tensor]) -> bool:
-    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and kept.keys() != _ADAM_KEEPS:
-        return False
-    shapes = {name: () if name == "step" else tuple(parameter.shape) for name in kept}
-    return all(tuple(value.shape) == shapes[name] and value.is_floating_point() for name, value in kept.items())
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:

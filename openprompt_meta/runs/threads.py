@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -27,10 +28,8 @@ def usable_processors(quota: Path = _QUOTA) -> int:
     """Processors that this process may use, by its affinity and its container's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    try:
+    with suppress(OSError, ValueError):  # no container, or another system
         allowed, period = quota.read_text(encoding="ascii").split()
         if allowed != "max":
             count = min(count, max(1, int(allowed) // int(period)))
-    except (OSError, ValueError):  # no container, or another system
-        pass
     return count

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from openprompt_meta.errors import DataError
+from openprompt_meta.errors import DataError, RunError
 from openprompt_meta.mlm import corpus
 from openprompt_meta.mlm.corpus import read_corpus
 from openprompt_meta.mlm.fit import fit
@@ -83,3 +83,9 @@ def test_from_settings_to_a_difference_that_loads(folder: Path, tmp_path: Path) 
     assert after.accuracy > before.accuracy + 0.1
     assert after.loss < before.loss - 3
     assert (run / "result/made.json").is_file()
+
+
+def test_a_folder_that_cannot_be_is_refused_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be made"):
+        fit(FitSettings(steps=1), tmp_path / "file" / "run", folder, show_progress=False)
