@@ -98,10 +98,6 @@ class OpenTasks:
         self._learner = learner
         self.verbalizers = verbalizers
 
-    def another(self) -> OpenTasks:
-        """The same tasks with copies of the verbalizers, which go on from here by themselves."""
-        return OpenTasks(self._learner, self.tasks, [verbalizer.another() for verbalizer in self.verbalizers])
-
     def apart(self) -> OpenTasks:
         """The same tasks with copies of the verbalizers, so that what is fitted there changes nothing here."""
         return OpenTasks(self._learner, self.tasks, [verbalizer.another() for verbalizer in self.verbalizers])

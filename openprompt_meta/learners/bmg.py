@@ -45,7 +45,7 @@ class BmgLearner(GradientLearner):
 
     def _targets(self, tasks: OpenTasks, adaptation: Adaptation) -> list[Tensor]:
         """Log-probabilities of the query sets, L steps further."""
-        tasks = tasks.another()  # with verbalizers of its own, which learn further too
+        tasks = tasks.apart()  # with verbalizers of its own, which learn further too
         with adaptation.further():
             adapt(tasks, adaptation, self.target_steps - 1, self.inner_steps)
             taken = self.inner_steps + self.target_steps - 1

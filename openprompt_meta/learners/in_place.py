@@ -27,9 +27,12 @@ class InnerSteps:
 
 
 def inner_optimizer(steps: InnerSteps) -> torch.optim.Optimizer:
-    """A new one for a task, which knows nothing of the task before."""
+    """A new one for a task, which knows nothing of the task before.
+
+    Fused: over a whole language model each of Adam's operations would be another way through all of its memory.
+    """
     kind = torch.optim.Adam if steps.optimizer == "adam" else torch.optim.SGD
-    return kind(list(steps.parameters), lr=steps.lr)
+    return kind(list(steps.parameters), lr=steps.lr, fused=True)
 
 
 class Weights:

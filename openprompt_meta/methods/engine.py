@@ -34,7 +34,7 @@ def build_classifier(
     kind: Callable[..., MaskClassifier] = MaskClassifier
     knows_head = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
     if config.run.engine == "fast" and knows_head:
-        packs = not (dropout or tuned) and packed_encoder(loaded.model) is not None
+        packs = not dropout and packed_encoder(loaded.model) is not None
         kind = partial(PackedClassifier, compiled=config.plm.compile) if packs else MaskOnlyClassifier
     classifier = kind(loaded.model, template, verbalizer, freeze_plm=not tuned, plm_eval_mode=not dropout)
     loaded.model.requires_grad_(tuned)  # OpenPrompt takes evaluation mode for a wish to freeze

@@ -81,7 +81,7 @@ def meta_learner(
     """
     meta = config.meta
     parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
-    optimizer = _OPTIMIZERS[meta.optimizer](parameters, lr=meta.outer_lr)
+    optimizer = _OPTIMIZERS[meta.optimizer](parameters, lr=meta.outer_lr, fused=True)
     common: dict[str, Any] = {"inner_steps": meta.inner_steps, "adapter": adapter}
     if meta.learner == "bmg":
         return BmgLearner(learned, base, optimizer, target_steps=meta.bmg_steps, **common)

@@ -20,36 +20,41 @@ __all__ = ["LaidOut", "PackedClassifier"]
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Batches laid end to end and embedded, but for the prompts.
+    """Batches laid end to end, with all computed that neither the prompts nor tuning can change.
 
     Attributes:
-        embedded: ``[N, d]``, what enters the first layer; anything where the prompts go.
+        token_ids: ``[N]``; anything where the prompts go.
+        columns: ``[N]``, positions in the texts.
+        token_types: ``[N]`` if the batches have any.
+        embedded: ``[N, d]``, what enters the first layer, likewise; ``None`` if the embeddings are being tuned.
         groups: of the packing.
         order: ``[R]``, which row (counted over the batches) stands where.
         place: ``[R]``, its inverse.
         mask_slots: ``[R]``, where each row's [MASK] is, in the order of the packing.
         prompt_slots: ``[R · L_p]``, where the prompts go, likewise.
-        prompt_columns: ``[R · L_p]``, their positions in their texts.
-        prompt_types: ``[R · L_p]``, their token types if the batches have any.
-        queries: ``[B, d_o]`` of each batch.
+        queries: ``[B, d_o]`` of each batch; none if there are no prompts to mix.
+        rows: texts of each batch.
     """
 
-    embedded: Tensor
+    token_ids: Tensor
+    columns: Tensor
+    token_types: Tensor | None
+    embedded: Tensor | None
     groups: tuple[Group, ...]
     order: Tensor
     place: Tensor
     mask_slots: Tensor
     prompt_slots: Tensor
-    prompt_columns: Tensor
-    prompt_types: Tensor | None
     queries: tuple[Tensor, ...]
+    rows: tuple[int, ...]
 
 
 class PackedClassifier(MaskOnlyClassifier):
-    """``MaskOnlyClassifier`` for BERT-like encoders that are frozen and in evaluation mode.
+    """``MaskOnlyClassifier`` for BERT-like encoders in evaluation mode.
 
-    Tokens are embedded once for any number of readings, texts are laid end to end without padding, and the last layer
-    runs at the [MASK] alone. Reading changes nothing in the template or the classifier.
+    Texts are laid end to end without padding, and the last layer runs at the [MASK] alone. Tokens of a frozen encoder
+    are embedded once for any number of readings, those of a tuned one in each. Reading changes nothing in the
+    template or the classifier.
 
     Takes what ``PromptForClassification`` takes, and ``compiled`` to have ``torch.compile`` fuse parts of the layers.
 
@@ -69,22 +74,35 @@ class PackedClassifier(MaskOnlyClassifier):
 
     @torch.no_grad()
     def lay_out(self, batches: Sequence[Mapping[str, Any]]) -> LaidOut:
-        """The batches laid end to end, with all that does not depend on the prompts computed."""
+        """The batches laid end to end, to be read any number of times."""
         packing = pack(batches)
+        token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
-        words = self._packed_encoder.word_embeddings(packing.flat("input_ids"))
         prompt_slots = packing.slots_where("soft_token_ids")
+        tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return LaidOut(
-            embedded=self._packed_encoder.embed(words, packing.columns, types),
+            token_ids=token_ids,
+            columns=columns,
+            token_types=types,
+            embedded=None if tuned else self._embedded_words(token_ids, columns, types),
             groups=packing.groups,
             order=packing.order,
             place=packing.place,
             mask_slots=packing.slots_where("loss_ids"),
             prompt_slots=prompt_slots,
-            prompt_columns=packing.columns[prompt_slots],
-            prompt_types=None if types is None else types[prompt_slots],
-            queries=tuple(self._queries(batch) for batch in batches),
+            queries=tuple(self._queries(batch) for batch in batches) if len(prompt_slots) else (),
+            rows=tuple(len(batch["input_ids"]) for batch in batches),
         )
+
+    def _embedded_prompts(self, laid_out: LaidOut, pools: Sequence[PromptPool], dtype: torch.dtype) -> Tensor:
+        """Each text's own mixture of its pool's prompts, as it enters the first layer, ``[R · L_p, d]``."""
+        mixed = torch.cat([pool(query) for pool, query in zip(pools, laid_out.queries, strict=True)])
+        mixed = mixed[laid_out.order].flatten(0, 1).to(dtype)
+        slots, types = laid_out.prompt_slots, laid_out.token_types
+        return self._packed_encoder.embed(mixed, laid_out.columns[slots], None if types is None else types[slots])
+
+    def _embedded_words(self, token_ids: Tensor, columns: Tensor, types: Tensor | None) -> Tensor:
+        return self._packed_encoder.embed(self._packed_encoder.word_embeddings(token_ids), columns, types)
 
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
         """The batch's own query vectors, or those of the packed encoder if it is the one to ask."""
@@ -99,15 +117,14 @@ class PackedClassifier(MaskOnlyClassifier):
     ) -> list[MaskReading]:
         """What the language model says at the [MASK] of each text of each batch, in one pass over all of them."""
         verbalizers = [self.verbalizer] * len(pools) if verbalizers is None else verbalizers
-        embedded = laid_out.embedded
-        prompts = torch.cat([pool(query) for pool, query in zip(pools, laid_out.queries, strict=True)])
-        prompts = prompts[laid_out.order].flatten(0, 1)  # [R · L_p, d_i]
-        prompts = self._packed_encoder.embed(
-            prompts.to(embedded.dtype), laid_out.prompt_columns, laid_out.prompt_types
-        )
-        hidden = embedded.index_copy(0, laid_out.prompt_slots, prompts)
+        hidden = laid_out.embedded
+        if hidden is None:
+            hidden = self._embedded_words(laid_out.token_ids, laid_out.columns, laid_out.token_types)
+        if laid_out.queries:
+            prompts = self._embedded_prompts(laid_out, pools, hidden.dtype)
+            hidden = hidden.index_copy(0, laid_out.prompt_slots, prompts)
         features = self._packed_encoder.at_slots(hidden, laid_out.groups, laid_out.mask_slots)[laid_out.place]
-        parts = features.split([len(query) for query in laid_out.queries])
+        parts = features.split(laid_out.rows)
         return [
             at_least_float32(part, self._logits(part, verbalizer))
             for part, verbalizer in zip(parts, verbalizers, strict=True)
