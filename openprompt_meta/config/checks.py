@@ -15,7 +15,6 @@ __all__ = ["KNOWN_DATASETS", "Problem", "cross_check", "notes"]
 
 KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
 """The six of the paper, which are looked for in ``data/`` by themselves."""
-_TUNE_THE_MODEL = ("metaprompting", "verbalizer", "fine_tuning", "contrastive")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -190,14 +189,13 @@ def _second_order(config: RunConfig) -> Iterator[Problem]:
 
 @_checks("method", "metaprompting.tune_model", "meta.first_order", "plm.precision")
 def _tuned_model(config: RunConfig) -> Iterator[Problem]:
-    tunes = config.method in _TUNE_THE_MODEL and (config.method != "metaprompting" or config.metaprompting.tune_model)
-    if not tunes:
+    if not config.tunes_the_model:
         return
-    if config.plm.precision != "float32":
+    if config.plm.precision == "float16":
         yield Problem(
             "plm.precision",
-            f"got {config.plm.precision}, but method: {config.method} tunes the language model, whose small steps "
-            "half precision would round away. Use float32.",
+            f"got float16, but method: {config.method} tunes the language model, and float16 loses small gradients. "
+            "Use bfloat16, auto or float32.",
         )
     if config.method == "metaprompting" and not config.meta.first_order:
         yield Problem(

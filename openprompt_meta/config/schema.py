@@ -75,7 +75,8 @@ class PlmSection:
     for bfloat16 on a CPU, where it is faster."""
     precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """What the frozen model computes in; the pool is in float32 either way. Half precision is faster where the
-    hardware has instructions for it, and a little less exact; ``auto`` uses bfloat16 there and float32 elsewhere."""
+    hardware has instructions for it, and a little less exact; ``auto`` uses bfloat16 there and float32 elsewhere. A
+    model that is tuned keeps its weights in float32 and computes its matrix products so."""
     compile: bool = False
     """Let ``torch.compile`` fuse parts of a BERT-like model's layers: a minute at the start, a gain on some hardware,
     none on the processors tried so far."""
@@ -394,3 +395,10 @@ class RunConfig:
     contrastive: ContrastiveSection = field(default_factory=ContrastiveSection)
     meta: MetaSection = field(default_factory=MetaSection)
     run: RunSection = field(default_factory=RunSection)
+
+    @property
+    def tunes_the_model(self) -> bool:
+        """Whether the method changes the language model's own weights."""
+        if self.method == "metaprompting":
+            return self.metaprompting.tune_model
+        return self.method in ("verbalizer", "fine_tuning", "contrastive")

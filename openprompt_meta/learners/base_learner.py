@@ -16,6 +16,7 @@ from torch import Tensor
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.task import Task
 from openprompt_meta.model.mask_classifier import MaskClassifier, MaskReading
+from openprompt_meta.model.mixed_precision import products_in
 from openprompt_meta.prompts import EpisodicVerbalizer, PromptPool
 
 __all__ = ["BaseLearner", "OpenTasks", "task_randomness"]
@@ -46,6 +47,7 @@ class BaseLearner:
         seed: of whatever is random inside a task.
         tokens_at_once: tasks go through the language model side by side as long as their support sets have no more
             tokens than this together; 0 takes one task at a time.
+        products: what the language model's matrix products are computed in, its weights being in float32.
     """
 
     classifier: MaskClassifier
@@ -54,6 +56,7 @@ class BaseLearner:
     detach_last_fit: bool = True
     seed: int = 0
     tokens_at_once: int = 0
+    products: torch.dtype = torch.float32
     _verbalizers: list[EpisodicVerbalizer] = field(default_factory=list, repr=False)
 
     def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
@@ -69,6 +72,13 @@ class BaseLearner:
             tokens += own
         if group:
             yield group
+
+    def read_masks(
+        self, laid_out: Any, pools: Sequence[PromptPool], verbalizers: Sequence[EpisodicVerbalizer]
+    ) -> list[MaskReading]:
+        """What the language model says at the [MASK]s of batches that were laid out."""
+        with products_in(self.products, self.classifier.plm.device):
+            return self.classifier.read_masks(laid_out, pools, verbalizers)
 
     def open(self, tasks: Sequence[Task]) -> OpenTasks:
         """Begin tasks: lay out their texts, and tell a verbalizer of each of its classes."""
@@ -116,7 +126,7 @@ class OpenTasks:
         Raises:
             NotFiniteError: a loss is not a number, with the task's index and the step.
         """
-        readings = self._learner.classifier.read_masks(self._support, pools, self.verbalizers)
+        readings = self._learner.read_masks(self._support, pools, self.verbalizers)
         losses = []
         for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=True):
             loss = self._support_loss(task, verbalizer, reading)
@@ -134,16 +144,16 @@ class OpenTasks:
 
     def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:
         """Give log P of each query set's classes, ``[n, C]``, under pools adapted by ``steps_taken`` steps."""
-        classifier, tasks, verbalizers = self._learner.classifier, self.tasks, self.verbalizers
+        learner, tasks, verbalizers = self._learner, self.tasks, self.verbalizers
         queries = [task.query for task in tasks]
-        if self._learner.label_embeddings == "adapted" or steps_taken == 0:
-            both = classifier.lay_out([*(task.support for task in tasks), *queries])
-            readings = classifier.read_masks(both, [*pools, *pools], [*verbalizers, *verbalizers])
+        if learner.label_embeddings == "adapted" or steps_taken == 0:
+            both = learner.classifier.lay_out([*(task.support for task in tasks), *queries])
+            readings = learner.read_masks(both, [*pools, *pools], [*verbalizers, *verbalizers])
             for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
                 verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
             readings = readings[len(tasks) :]
         else:
-            readings = classifier.read_masks(classifier.lay_out(queries), pools, verbalizers)
+            readings = learner.read_masks(learner.classifier.lay_out(queries), pools, verbalizers)
         return [
             verbalizer.log_probabilities(reading.features, reading.logits)
             for verbalizer, reading in zip(verbalizers, readings, strict=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,7 @@ from openprompt_meta.learners.in_place import InnerSteps, Weights, inner_optimiz
 from openprompt_meta.learners.meta_learner import TaskLearner, TaskOutcome, accuracy_of
 from openprompt_meta.learners.sentence_pairs import pair_loss
 from openprompt_meta.learners.task import Batch, Task
+from openprompt_meta.model.mixed_precision import products_in
 from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = ["ContrastiveLearner", "EncoderLearner", "HeadLearner", "mean_pooled"]
@@ -37,12 +40,21 @@ class EncoderLearner(TaskLearner):
         lr: size of its steps (Adam).
         seed: of what is random in a task.
         dropout: leave the encoder's dropout on while it is tuned.
+        products: what its matrix products are computed in, its weights being in float32.
     """
 
-    def __init__(self, encoder: nn.Module, lr: float, seed: int = 0, dropout: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        lr: float,
+        seed: int = 0,
+        dropout: bool = False,
+        products: torch.dtype = torch.float32,
+    ) -> None:
         self.encoder = encoder.train(dropout)
         self.lr = lr
         self.seed = seed
+        self.products = products
         self._weights = Weights(list(encoder.parameters()))
 
     def judge_together(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
@@ -72,7 +84,8 @@ class EncoderLearner(TaskLearner):
         optimizers = [inner_optimizer(part) for part in parts]
         found = []
         for step in range(steps):
-            loss = loss_now()
+            with self.in_precision():
+                loss = loss_now()
             found.append(loss.item())
             if not torch.isfinite(loss):
                 raise NotFiniteError(f"Task {task.index}: step {step + 1} has the loss {found[-1]}. Lower its lr.")
@@ -87,8 +100,12 @@ class EncoderLearner(TaskLearner):
     @torch.no_grad()
     def features(self, batch: Batch) -> Tensor:
         """Mean-pooled features ``[B, d_o]`` of the encoder as it is now."""
-        with evaluation_mode(self.encoder):
+        with evaluation_mode(self.encoder), self.in_precision():
             return mean_pooled(self.encoder, batch)
+
+    def in_precision(self) -> AbstractContextManager[object]:
+        """Where the encoder's matrix products are computed in their precision."""
+        return products_in(self.products, next(self.encoder.parameters()).device)
 
 
 class HeadLearner(EncoderLearner):
@@ -100,8 +117,8 @@ class HeadLearner(EncoderLearner):
     Others as for :class:`EncoderLearner`.
     """
 
-    def __init__(self, encoder: nn.Module, lr: float, head_lr: float, seed: int = 0, dropout: bool = False) -> None:
-        super().__init__(encoder, lr, seed, dropout)
+    def __init__(self, encoder: nn.Module, lr: float, head_lr: float, **others: Any) -> None:
+        super().__init__(encoder, lr, **others)
         self.head_lr = head_lr
 
     def learn(self, task: Task, steps: int) -> tuple[list[float], Tensor]:
@@ -132,10 +149,8 @@ class ContrastiveLearner(EncoderLearner):
     Others as for :class:`EncoderLearner`.
     """
 
-    def __init__(
-        self, encoder: nn.Module, lr: float, fit: Fit, pairs: int = 16, seed: int = 0, dropout: bool = False
-    ) -> None:
-        super().__init__(encoder, lr, seed, dropout)
+    def __init__(self, encoder: nn.Module, lr: float, fit: Fit, pairs: int = 16, **others: Any) -> None:
+        super().__init__(encoder, lr, **others)
         self.fit = fit
         self.pairs = pairs
         self._pair_loss = pair_loss(self.encoder)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from openprompt_meta.config import RunConfig
 from openprompt_meta.data import TextDataset
 from openprompt_meta.learners import TaskLearner
 from openprompt_meta.learners.encoder_tuning import ContrastiveLearner, HeadLearner
 from openprompt_meta.learners.feature_classifiers import logistic_regression
 from openprompt_meta.methods.bare_texts import BareTexts
+from openprompt_meta.methods.language_model import product_precision
 from openprompt_meta.methods.method import Method
 from openprompt_meta.methods.prompting import task_sources
 from openprompt_meta.methods.tuned_model import own_copy, parameters_of
@@ -22,7 +25,7 @@ def build_fine_tuning(
     """The encoder and a linear head; arguments as for ``registry.build_method``."""
     section = config.fine_tuning
     loaded = own_copy(loaded)
-    learner = HeadLearner(loaded.model.base_model, section.lr, section.head_lr, seed, config.plm.dropout)
+    learner = HeadLearner(loaded.model.base_model, section.lr, section.head_lr, **_common(config, seed))
     return _method(config, loaded, dataset, seed, learner, section.steps)
 
 
@@ -33,8 +36,12 @@ def build_contrastive(
     section = config.contrastive
     loaded = own_copy(loaded)
     fit = logistic_regression(config.logistic_regression.strength)
-    learner = ContrastiveLearner(loaded.model.base_model, section.lr, fit, section.pairs, seed, config.plm.dropout)
+    learner = ContrastiveLearner(loaded.model.base_model, section.lr, fit, section.pairs, **_common(config, seed))
     return _method(config, loaded, dataset, seed, learner, section.steps)
+
+
+def _common(config: RunConfig, seed: int) -> dict[str, Any]:
+    return {"seed": seed, "dropout": config.plm.dropout, "products": product_precision(config)}
 
 
 def _method(

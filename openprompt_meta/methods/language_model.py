@@ -10,13 +10,13 @@ from openprompt_meta.config import RunConfig
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.model import LoadedMLM, load_mlm
 
-__all__ = ["load_language_model", "torch_device", "torch_precision"]
+__all__ = ["load_language_model", "product_precision", "torch_device", "torch_precision"]
 
 logger = logging.getLogger(__name__)
 
 
 def load_language_model(config: RunConfig) -> LoadedMLM:
-    """The language model, frozen, on its device, in its precision.
+    """The language model, frozen, on its device, in its precision; in float32 if a method will tune a copy of it.
 
     Attention is eager for second-order gradients, which torch's fused attention does not have on a CPU, and for
     bfloat16 there, whose fused backward pass is slow.
@@ -28,8 +28,15 @@ def load_language_model(config: RunConfig) -> LoadedMLM:
         attention = "eager"
     loaded = load_mlm(config.plm.model_path, attention)
     loaded.model.requires_grad_(False)
-    loaded.model.to(device, precision)
+    loaded.model.to(device, torch.float32 if config.tunes_the_model else precision)
     return loaded
+
+
+def product_precision(config: RunConfig) -> torch.dtype:
+    """What the matrix products of a tuned language model are computed in."""
+    if not config.tunes_the_model:
+        return torch.float32  # a frozen model is in its precision itself
+    return torch_precision(config.plm.precision, torch_device(config.run.device))
 
 
 def torch_device(name: str) -> torch.device:

@@ -19,6 +19,7 @@ from openprompt_meta.learners import (
     MamlLearner,
     ReptileLearner,
 )
+from openprompt_meta.methods.language_model import product_precision
 from openprompt_meta.methods.task_source import TaskSource, Texts
 from openprompt_meta.model import LoadedMLM, MaskClassifier
 from openprompt_meta.prompts import EpisodicVerbalizer, PromptPoolTemplate
@@ -60,7 +61,15 @@ def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVe
 def base_learner(config: RunConfig, classifier: MaskClassifier, seed: int, tokens_at_once: int = 0) -> BaseLearner:
     """What is done inside a task."""
     meta = config.meta
-    return BaseLearner(classifier, meta.loss, meta.label_embeddings, meta.first_order, seed, tokens_at_once)
+    return BaseLearner(
+        classifier,
+        meta.loss,
+        meta.label_embeddings,
+        meta.first_order,
+        seed,
+        tokens_at_once,
+        products=product_precision(config),
+    )
 
 
 def meta_learner(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from openprompt_meta.mlm.judging import judge, scores
 from openprompt_meta.mlm.low_rank import learned_tensors
 from openprompt_meta.mlm.masking import Masking
 from openprompt_meta.mlm.settings import FitSettings
+from openprompt_meta.model.mixed_precision import products_in
 from openprompt_meta.runs.optimizer_state import checked_state, state_tensors
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
@@ -143,10 +144,8 @@ class Fitting:
             file.write(json.dumps(record) + "\n")
         self.on_record(record)
 
-    def _precision(self) -> Any:
-        if self.settings.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
+    def _precision(self) -> AbstractContextManager[object]:
+        return products_in(getattr(torch, self.settings.precision), self.model.device)
 
     def _save(self) -> None:
         kept, which = state_tensors(self.optimizer)

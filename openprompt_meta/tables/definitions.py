@@ -24,7 +24,6 @@ class Row:
         fixed: what the row is about; an override of such a key is refused.
         defaults: what it has in place of the configuration's defaults; an override wins.
         defaults_with_head: the same, for language models with a vocabulary head.
-        needs: what it cannot run without; wins over an override, and the table says so.
         paper: the paper's table and row, for its figures.
         published: there is nothing to run: the paper's figures alone are printed.
         block: rows of one block stand together.
@@ -35,7 +34,6 @@ class Row:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     defaults_with_head: Mapping[str, Any] = field(default_factory=dict)
-    needs: Mapping[str, Any] = field(default_factory=dict)
     paper: tuple[str, str] | None = None
     published: bool = False
     block: str = "paper"
@@ -58,7 +56,6 @@ _VERBALIZERS = {
     "protoverb": ("ProtoVerb", "proto_verbalizer"),
     "repverb": ("RepVerb", "rep_verbalizer"),
 }
-_TUNES_THE_MODEL = {"plm.precision": "float32"}  # steps of 1e-5 are lost in half precision
 
 
 def _verbalizer_alone(name: str) -> Row:
@@ -67,7 +64,6 @@ def _verbalizer_alone(name: str) -> Row:
         name,
         label,
         fixed={"method": "verbalizer", "verbalizer": verbalizer},
-        needs=_TUNES_THE_MODEL,
         paper=("verbalizers", name) if name in ("warp", "protoverb", "repverb") else None,
     )
 
@@ -91,7 +87,6 @@ _METAPROMPTING = (
         "metaprompting",
         "MetaPrompting",
         fixed=_metaprompting("hand-crafted"),
-        needs=_TUNES_THE_MODEL,
         paper=("main", "metaprompting"),
     ),
     *(
@@ -99,7 +94,6 @@ _METAPROMPTING = (
             f"metaprompting+{name}",
             f"MetaPrompting+{_VERBALIZERS[name][0]}",
             fixed=_metaprompting(name),
-            needs=_TUNES_THE_MODEL,
             paper=("main", f"metaprompting+{name}"),
         )
         for name in ("warp", "protoverb", "repverb")
@@ -122,14 +116,14 @@ _FROZEN = tuple(
     for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
 )
 _INSTEAD = tuple(
-    Row(name, label, fixed={"method": method}, needs=needs, block="instead")
-    for name, label, method, needs in (
-        ("mask-prototypes", "class means of the [MASK]", "mask_prototypes", {}),
-        ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes", {}),
-        ("logistic-regression", "logistic regression", "logistic_regression", {}),
-        ("nearest-neighbours", "nearest neighbours", "nearest_neighbours", {}),
-        ("fine-tuning", "fine-tuning with a head", "fine_tuning", _TUNES_THE_MODEL),
-        ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive", _TUNES_THE_MODEL),
+    Row(name, label, fixed={"method": method}, block="instead")
+    for name, label, method in (
+        ("mask-prototypes", "class means of the [MASK]", "mask_prototypes"),
+        ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes"),
+        ("logistic-regression", "logistic regression", "logistic_regression"),
+        ("nearest-neighbours", "nearest neighbours", "nearest_neighbours"),
+        ("fine-tuning", "fine-tuning with a head", "fine_tuning"),
+        ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive"),
     )
 )
 _MAIN = (*_PUBLISHED, *_METAPROMPTING, _METAPROMPTER, *_FROZEN, *_INSTEAD)
@@ -176,7 +170,6 @@ def _other_learners() -> tuple[Row, ...]:
                 name,
                 label,
                 fixed=_metaprompting("repverb", **{"meta.learner": learner}),
-                needs=_TUNES_THE_MODEL,
                 block="single",
             )
             for name, label, learner in single
@@ -189,7 +182,6 @@ _BMG = (
         "metaprompting+bmg",
         "MetaPrompting+BMG",
         fixed=_metaprompting("hand-crafted", **{"meta.learner": "bmg"}),
-        needs=_TUNES_THE_MODEL,
         paper=("bmg", "metaprompting+bmg"),
     ),
     Row(

@@ -13,7 +13,7 @@ from openprompt_meta.tables.comparison import LEVEL, PairedDifference, compare, 
 from openprompt_meta.tables.definitions import Row, Table
 from openprompt_meta.tables.execution import CellState
 from openprompt_meta.tables.paper_figures import PaperFigure, dataset_title, paper_figure, paper_millions
-from openprompt_meta.tables.settings import Setting, ignored_overrides
+from openprompt_meta.tables.settings import Setting
 
 __all__ = ["Column", "Comparison", "Entry", "Line", "TableResult", "assemble"]
 
@@ -269,10 +269,6 @@ def _notes(
     ]
     if setting.overrides:
         notes.append(f"Keys for every cell: {' '.join(setting.overrides)}.")
-    notes += [
-        f"{need} all the same, which they need: {', '.join(labels)}."
-        for need, labels in ignored_overrides(rows, setting).items()
-    ]
     if not setting.has_head and any(row.defaults_with_head for row in rows):
         notes.append(
             f"{setting.plm} has no vocabulary head: MetaPrompter runs with RepVerb alone (λ = 1), not with both."

@@ -21,7 +21,7 @@ from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.tables.definitions import Row, Table
 
-__all__ = ["Setting", "cell_config", "check_overrides", "ignored_overrides"]
+__all__ = ["Setting", "cell_config", "check_overrides"]
 
 _TEXT = '{{"placeholder": "text_a"}} {{"pool"}} {words} {{"mask"}}.'
 _HEADLESS = ("minilm",)  # models without a vocabulary head
@@ -119,20 +119,9 @@ def cell_config(row: Row, setting: Setting, dataset: str, shot: int, seed: int) 
     layers = [row.defaults, row.defaults_with_head if setting.has_head else {}]
     for layer in layers:
         mapping = merged(mapping, _nested(layer))
-    for layer in (_overrides(setting), _nested(row.needs), _nested(row.fixed)):
+    for layer in (_overrides(setting), _nested(row.fixed)):
         mapping = merged(mapping, layer)
     return _without_idle_keys(config_from_mapping(mapping, source=row.label))
-
-
-def ignored_overrides(rows: Sequence[Row], setting: Setting) -> dict[str, list[str]]:
-    """Overrides that some rows cannot follow, as ``key=value`` of what they need, with their labels."""
-    given = _paths(_overrides(setting))
-    ignored: dict[str, list[str]] = {}
-    for row in rows:
-        for path in row.needs:
-            if path in given:
-                ignored.setdefault(f"{path}={row.needs[path]}", []).append(row.label)
-    return ignored
 
 
 def _without_idle_keys(config: RunConfig) -> RunConfig:

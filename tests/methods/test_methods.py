@@ -249,6 +249,40 @@ def test_a_tuned_model_gives_the_same_by_either_engine(config: RunConfig, name: 
     assert torch.allclose(outcomes[0].log_probabilities, outcomes[1].log_probabilities, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["metaprompting", "verbalizer, rep", "fine_tuning", "contrastive"])
+def test_a_tuned_model_keeps_its_weights_in_single_precision_and_multiplies_in_half(
+    config: RunConfig, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = {}
+    for precision in ("float32", "bfloat16"):
+        chosen = variant(replace(config, plm=replace(config.plm, precision=precision)), name)
+        method = built(chosen)
+        assert {parameter.dtype for parameter in own_model(method).parameters()} == {torch.float32}
+        products = seen_products(monkeypatch)
+        outcomes[precision] = method.learner.judge(method.sources["test"][0], 2)
+        assert products == {getattr(torch, precision)}
+    one, two = (outcome.log_probabilities for outcome in outcomes.values())
+    assert not torch.equal(one, two)
+    assert torch.allclose(one, two, atol=0.1)
+    # Steps of 5e-5 on weights of half precision would be lost, and the losses of all steps the same.
+    assert outcomes["bfloat16"].inner_losses == pytest.approx(outcomes["float32"].inner_losses, abs=0.05)
+
+
+def seen_products(monkeypatch: pytest.MonkeyPatch) -> set[torch.dtype]:
+    """Fills with what the encoder's linear layers give from here on."""
+    found: set[torch.dtype] = set()
+    stock = torch.nn.Linear.forward
+
+    def forward(self: torch.nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+        given = stock(self, rows)
+        if self.out_features == 37:  # the tiny model's feed-forward layers
+            found.add(given.dtype)
+        return given
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", forward)
+    return found
+
+
 def test_a_discrete_prompt_is_the_text_and_the_words_alone(config: RunConfig) -> None:
     method = built(variant(config, "verbalizer, rep"))
     source = method.sources["test"]
@@ -265,7 +299,7 @@ def test_a_discrete_prompt_is_the_text_and_the_words_alone(config: RunConfig) ->
     ("given", "told"),
     [
         ({"method": "metaprompting", "meta": {"first_order": False}}, "meta.first_order: second derivatives"),
-        ({"method": "verbalizer", "plm": {"precision": "bfloat16"}}, "plm.precision: got bfloat16"),
+        ({"method": "verbalizer", "plm": {"precision": "float16"}}, "plm.precision: got float16"),
         ({"method": "metaprompting", "meta": {"inner_parameters": "keys"}}, "meta.inner_parameters: got keys"),
         ({"method": "metapromter"}, "Did you mean 'metaprompter'"),
         ({"method": "verbalizer", **MANUAL}, "verbalizer: manual_verbalizer needs a model with a vocabulary head"),

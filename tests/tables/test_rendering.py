@@ -126,7 +126,7 @@ def test_a_seed_that_failed_is_left_out_of_both_sides() -> None:
 
 def test_the_notes_say_what_differs_from_what_was_asked_for() -> None:
     notes = " ".join(made_up().notes)
-    assert "plm.precision=float32 all the same, which they need: MetaPrompting+WARP, MetaPrompting+RepVerb." in notes
+    assert "Keys for every cell: plm.precision=bfloat16." in notes
     assert "minilm has no vocabulary head: MetaPrompter runs with RepVerb alone" in notes
     assert "4 test tasks for each seed (0, 1)" in notes
     assert "2 of 8 cells have no figure" in notes

@@ -68,12 +68,12 @@ def test_no_row_meets_an_override_that_would_make_its_label_untrue() -> None:
         check_overrides(table, table.rows, setting)
 
 
-def test_an_override_wins_over_a_rows_defaults_and_not_over_its_needs() -> None:
+def test_an_override_wins_over_a_rows_defaults() -> None:
     setting = Setting(plm="bert-base-uncased", overrides=("rep_verbalizer.mix_lambda=0.7", "plm.precision=bfloat16"))
     ours = cell_config(row("main-5shot", "metaprompter"), setting, "demo", 5, 0)
     assert (ours.rep_verbalizer.mix_lambda, ours.plm.precision) == (0.7, "bfloat16")
     theirs = cell_config(row("main-5shot", "metaprompting+repverb"), setting, "demo", 5, 0)
-    assert (theirs.rep_verbalizer.mix_lambda, theirs.plm.precision) == (0.7, "float32")
+    assert (theirs.rep_verbalizer.mix_lambda, theirs.plm.precision) == (0.7, "bfloat16")
 
 
 def test_one_path_for_several_data_sets_is_refused() -> None:
