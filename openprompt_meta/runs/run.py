@@ -26,6 +26,7 @@ from openprompt_meta.model import LoadedMLM
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
 from openprompt_meta.runs.folder import RunFolder, SeedFolder
+from openprompt_meta.runs.freed_memory import keep_freed_memory
 from openprompt_meta.runs.interrupts import StopRequest
 from openprompt_meta.runs.logs import log_file
 from openprompt_meta.runs.summary import summarise_seeds
@@ -168,6 +169,7 @@ class Run:
 
     def _load(self) -> tuple[TextDataset, LoadedMLM]:
         set_threads(self.config.run.threads)
+        keep_freed_memory()
         dataset = open_dataset(self.config.dataset)  # first: its errors are quick, the model's loading is not
         return dataset, load_language_model(self.config)
 
