@@ -32,10 +32,14 @@ def build_metaprompter(
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed))
     adapter = PoolClones(template.pool, meta.inner_lr, meta.first_order, meta.inner_parameters)
     base = base_learner(config, classifier, seed, tokens_at_once(config))
+    has_choice = template.pool.num_prompts > 1  # a single prompt is never asked for
     return MetaPrompter(
         learner=meta_learner(config, template.pool, base, adapter),
         sources=task_sources(
-            config, dataset, seed, lambda texts: build_texts(config, loaded, texts, template, show_progress)
+            config,
+            dataset,
+            seed,
+            lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=has_choice),
         ),
         num_parameters=sum(parameter.numel() for parameter in template.pool.parameters()),
         eval_steps=meta.inner_steps_eval,

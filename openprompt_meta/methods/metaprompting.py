@@ -10,7 +10,6 @@ from openprompt_meta.learners import GradientLearner, InnerSteps, InPlace, PoolC
 from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
 from openprompt_meta.methods.method import Method
 from openprompt_meta.methods.prompting import base_learner, meta_learner, pool_template, task_sources, verbalizer_of
-from openprompt_meta.methods.query_free import QueryFreeTexts
 from openprompt_meta.methods.tuned_model import TunedParameters, own_copy, parameters_of
 from openprompt_meta.model import LoadedMLM, MaskClassifier
 from openprompt_meta.prompts import PromptPool
@@ -37,9 +36,7 @@ def build_metaprompting(
             config,
             dataset,
             seed,
-            lambda texts: QueryFreeTexts(
-                build_texts(config, loaded, texts, template, show_progress, queries=False), pool.key_dim
-            ),
+            lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=False),
         ),
         num_parameters=pool.prompts.numel() + sum(p.numel() for p in parameters_of(loaded.model) if tunes),
         eval_steps=config.meta.inner_steps_eval,

@@ -105,12 +105,13 @@ class PackedClassifier(MaskOnlyClassifier):
         return self._packed_encoder.embed(self._packed_encoder.word_embeddings(token_ids), columns, types)
 
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
-        """The batch's own query vectors, or those of the packed encoder if it is the one to ask."""
-        if "query" in batch or self.template.query_function.frozen_copy:
-            given: Tensor = self.template.queries(batch)
+        """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""
+        template = self.template
+        if template.pool.num_prompts == 1 or "query" in batch or template.query_function.frozen_copy:
+            given: Tensor = template.pool_queries(batch)
             return given
-        inputs, is_mask = self.template.without_pool(batch)
-        return self._packed_encoder.at_mask({**inputs, "loss_ids": is_mask.long()}).to(self.template.pool.keys.dtype)
+        inputs, is_mask = template.without_pool(batch)
+        return self._packed_encoder.at_mask({**inputs, "loss_ids": is_mask.long()}).to(template.pool.keys.dtype)
 
     def read_masks(
         self, laid_out: LaidOut, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None

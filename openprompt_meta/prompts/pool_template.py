@@ -252,7 +252,7 @@ class PromptPoolTemplate(SoftTemplate):
         """
         prepared = {key: batch[key] for key in batch}
         is_pool = self._pool_positions(batch)
-        prompts = self.pool(self.queries(batch))  # [B, L_p, d_i]
+        prompts = self.pool(self.pool_queries(batch))  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
         return prepared
@@ -274,6 +274,16 @@ class PromptPoolTemplate(SoftTemplate):
             return query
         inputs, is_mask = self.without_pool(batch)
         return self.query_function(inputs, is_mask).to(self.pool.keys.dtype)
+
+    def pool_queries(self, batch: Mapping[str, Any]) -> Tensor:
+        """What the pool is asked with, ``[B, d_o]``: the queries, unless there is no choice.
+
+        A single prompt is the same whatever the query. The question is then 0, which spares the pass over the text
+        that a real one takes.
+        """
+        if self.pool.num_prompts == 1:
+            return self.pool.keys.new_zeros(len(batch["input_ids"]), self.pool.key_dim)
+        return self.queries(batch)
 
     def without_pool(self, batch: Mapping[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
         """The batch's text as if there were no pool: encoder inputs ``[B, L - L_p]`` and where the [MASK] is."""

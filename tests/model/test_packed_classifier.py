@@ -20,6 +20,7 @@ from openprompt_meta.model import (
     PackedClassifier,
     load_mlm,
 )
+from openprompt_meta.model.packed_encoder import PackedEncoder
 from openprompt_meta.model.vocabulary_head import vocabulary_head
 from openprompt_meta.prompts import HandCraftedVerbalizer, PromptPoolTemplate, RepVerbalizer
 
@@ -83,6 +84,18 @@ def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM)
     without = {key: value for key, value in batch.items() if key != "query"}
     expected = setting(mlm, MaskClassifier)[0].read_mask(without).features
     assert torch.allclose(classifier.read_mask(without).features, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_a_pool_of_one_prompt_takes_one_pass(mlm: LoadedMLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=1, prompt_length=2, seed=0).double()
+    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    texts = EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120), keep_queries=False)
+    batch = texts.batch(range(len(TEXTS)))
+    asked = {**batch, "query": template.queries(batch)}
+    expected = MaskClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval().read_mask(asked).features
+    classifier = PackedClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval()
+    monkeypatch.delattr(PackedEncoder, "at_mask")
+    assert torch.allclose(classifier.read_mask(batch).features, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_second_derivatives_are_those_of_the_plain_path(mlm: LoadedMLM) -> None:

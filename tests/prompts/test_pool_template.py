@@ -310,6 +310,20 @@ def test_queries_in_the_batch_are_used_instead_of_the_encoder(bert, monkeypatch)
     close(template.attention_weights({**batch, "query": given.tolist()}), template.pool.attention(given.float()), 1e-7)
 
 
+def test_a_pool_of_one_prompt_asks_the_encoder_nothing(bert, monkeypatch):
+    template = pool_template(bert, num_prompts=1)
+    batch = batch_of(bert, template)
+    expected = template.pool(template.queries(batch))
+    assert template.queries(batch).any(), "whoever wants to know the query is still told"
+
+    def refuse(*args):
+        raise AssertionError("a pass over the text for nothing")
+
+    monkeypatch.setattr(type(template.query_function), "__call__", refuse)
+    assert torch.equal(template.pool(template.pool_queries(batch)), expected)
+    template.process_batch(batch)
+
+
 @pytest.mark.parametrize("shape", [(6, 31), (5, 32), (7, 32), (32,)])
 def test_queries_in_the_batch_that_do_not_fit_are_refused(bert, shape):
     template = pool_template(bert)
