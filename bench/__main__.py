@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,11 @@ from bench.workload import PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_whole
 
-PARTS = ("iteration", "limit", "serving", "memory", "growth")
-
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="some of the parts")
+    parser.add_argument("--only", choices=list(_PARTS), nargs="+", default=list(_PARTS), help="some of the parts")
     parser.add_argument("--rounds", type=int, default=3, help="times that each way is timed; the best counts")
     models = (*PACKAGED, "bert-base")
     parser.add_argument("--models", nargs="+", choices=models, default=["minilm-mlm", "bert-base"])
@@ -36,6 +34,8 @@ def main() -> None:
     parser.add_argument("--cpu-time", action="store_true", help="count time on the processor: for a busy machine")
     parser.add_argument("--out", type=Path, default=results_folder(), help="folder for table, JSON and figure")
     options = parser.parse_args()
+    if options.rounds < 1 or min(options.shots) < 1:
+        parser.error(f"--rounds {options.rounds}, --shots {options.shots}: expected 1 or more of each")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.cpu_time:
         timing.use_clock(time.process_time)
@@ -48,8 +48,10 @@ def main() -> None:
     ]
     results: dict[str, Any] = {"machine": _machine(), "clock": "processor" if options.cpu_time else "wall"}
     for part in options.only:
-        results[part] = _PART[part](works, options.rounds)
-        write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
+        results[part] = []
+        for found in _PARTS[part](works, options.rounds):
+            results[part].append(found)
+            write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
     if "growth" in results:
         growth.draw(results["growth"], options.out / "growth.png")
     table = _table(results)
@@ -68,15 +70,15 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _each(works: list[Workload], title: str, way: Callable[[Workload], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [way(work) for work in tqdm(works, title, unit="setting", leave=False)]
+def _each(works: list[Workload], title: str, way: Callable[[Workload], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (way(work) for work in tqdm(works, title, unit="setting", leave=False))
 
 
-def _iteration(works: list[Workload], rounds: int) -> list[dict[str, Any]]:
+def _iteration(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
     return _each(works, "meta-iterations", lambda w: iteration.measure(w, rounds, stock_budget=w.model in PACKAGED))
 
 
-def _limit(works: list[Workload], rounds: int) -> list[dict[str, Any]]:
+def _limit(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
     precisions = ["float32"]
     if getattr(torch.cpu, "_is_avx512_bf16_supported", bool)():
         precisions.append("bfloat16")
@@ -84,26 +86,31 @@ def _limit(works: list[Workload], rounds: int) -> list[dict[str, Any]]:
     return _each(both, "against the limit", lambda work: limit.measure(work, rounds))
 
 
-def _serving(works: list[Workload], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    some = [work for work in works if work.shot == max(w.shot for w in works)]
-    return {
-        "adaptation": _each(some, "adaptation", lambda work: serving.adaptation(work, rounds)),
-        "prediction": _each(some, "prediction", lambda work: serving.prediction(work, rounds)),
-    }
+def _adaptation(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
+    return _each(_most_shots(works), "adaptation", lambda work: serving.adaptation(work, rounds))
 
 
-def _memory(works: list[Workload], rounds: int) -> list[dict[str, Any]]:
+def _prediction(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
+    return _each(_most_shots(works), "prediction", lambda work: serving.prediction(work, rounds))
+
+
+def _most_shots(works: list[Workload]) -> list[Workload]:
+    return [work for work in works if work.shot == max(w.shot for w in works)]
+
+
+def _memory(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
     return _each(works, "memory", memory.measure)
 
 
-def _growth(works: list[Workload], rounds: int) -> dict[str, Any]:
-    return growth.measure(rounds)
+def _growth(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
+    return (growth.measure(axis, rounds) for axis in tqdm(growth.AXES, "growth", unit="axis", leave=False))
 
 
-_PART: dict[str, Callable[[list[Workload], int], Any]] = {
+_PARTS: dict[str, Callable[[list[Workload], int], Iterator[dict[str, Any]]]] = {
     "iteration": _iteration,
     "limit": _limit,
-    "serving": _serving,
+    "adaptation": _adaptation,
+    "prediction": _prediction,
     "memory": _memory,
     "growth": _growth,
 }
@@ -122,12 +129,11 @@ def _table(results: dict[str, Any]) -> str:
             f"- limit, {one['setting']}: {one['gigaflop/s']:.0f} of {one['peak gigaflop/s']:.0f} Gflop/s, "
             f"{one['reached']:.0%}"
         )
-    serving_results = results.get("serving", {})
-    for one in serving_results.get("adaptation", []):
+    for one in results.get("adaptation", []):
         lines.append(
             f"- adaptation, {one['setting']}: {one['seconds']['fast']:.2f} s, {one['ratio']:.1f} times as fast"
         )
-    for one in serving_results.get("prediction", []):
+    for one in results.get("prediction", []):
         lines.append(
             f"- prediction, {one['setting']}: {one['of the bare encoder']:.2f} of the bare encoder's texts a second, "
             f"{one['of the bare encoder, sorted']:.2f} of the same given its texts sorted by length; of texts seen "

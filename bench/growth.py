@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,24 +27,22 @@ _FIELDS = {
 }
 
 
-def measure(rounds: int, base: Workload | None = None) -> dict[str, Any]:
-    """Seconds and megabytes along each axis, all else as in ``base``: short texts, five ways, one shot by default."""
+def measure(axis: str, rounds: int, base: Workload | None = None) -> dict[str, Any]:
+    """Seconds and megabytes along an axis, all else as in ``base``: short texts, five ways, one shot by default."""
     base = base or Workload(shot=1)
-    curves: dict[str, Any] = {}
-    for axis, values in AXES.items():
-        works = {value: _at(base, axis, value) for value in values}
-        ways = {}
-        for value, work in works.items():
-            method = work.method("fast")
-            tasks = work.tasks(method)
-            ways[str(value)] = lambda m=method, t=tasks: m.learner.meta_step(t)
-        times = alternate(ways, rounds)
-        curves[axis] = {
-            "values": list(values),
-            "seconds": [times.best[str(value)] for value in values],
-            "megabytes": [peak_of(work, "fast") for work in works.values()],
-        }
-    return curves
+    works = {value: _at(base, axis, value) for value in AXES[axis]}
+    ways = {}
+    for value, work in works.items():
+        method = work.method("fast")
+        tasks = work.tasks(method)
+        ways[str(value)] = lambda m=method, t=tasks: m.learner.meta_step(t)
+    times = alternate(ways, rounds)
+    return {
+        "axis": axis,
+        "values": list(works),
+        "seconds": [times.best[str(value)] for value in works],
+        "megabytes": [peak_of(work, "fast") for work in works.values()],
+    }
 
 
 def _at(base: Workload, axis: str, value: int) -> Workload:
@@ -57,7 +56,7 @@ for _words in AXES["words a text"]:
     workload.KINDS[f"{_words} words"] = (float(_words), 0.0, _words, _words)
 
 
-def draw(curves: dict[str, Any], file: Path) -> None:
+def draw(curves: Sequence[Mapping[str, Any]], file: Path) -> None:
     """The curves as a figure: time above, memory below, both axes logarithmic."""
     import matplotlib
 
@@ -65,9 +64,9 @@ def draw(curves: dict[str, Any], file: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, rows = plt.subplots(
-        2, len(curves), figsize=(3.2 * len(curves), 5.2), sharex="col", constrained_layout=True
+        2, len(curves), figsize=(3.2 * len(curves), 5.2), sharex="col", squeeze=False, constrained_layout=True
     )
-    for column, (axis, curve) in enumerate(curves.items()):
+    for column, curve in enumerate(curves):
         for row, (key, unit) in enumerate((("seconds", "time, s"), ("megabytes", "memory, MB"))):
             panel = rows[row][column]
             panel.plot(curve["values"], curve[key], marker="o", color="black")
@@ -78,7 +77,7 @@ def draw(curves: dict[str, Any], file: Path) -> None:
             if column == 0:
                 panel.set_ylabel(unit)
             if row == 1:
-                panel.set_xlabel(axis)
+                panel.set_xlabel(curve["axis"])
     figure.suptitle("One meta-iteration, fast engine, MiniLM, 5-way 1-shot, 15 queries a class unless varied")
     figure.savefig(file, dpi=110)
     plt.close(figure)
