@@ -20,6 +20,7 @@ from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners import MetaLearner
 from openprompt_meta.methods import METHODS, Method, build_method, load_language_model
 from openprompt_meta.methods.tuned_model import parameters_of
+from openprompt_meta.model import MaskClassifier, MaskOnlyClassifier, PackedClassifier
 from openprompt_meta.runs import Run, run
 
 pytestmark = pytest.mark.meta
@@ -233,8 +234,12 @@ def test_one_prompt_is_the_same_whatever_the_query(config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("name", ["metaprompting", "verbalizer, proto"])
-def test_a_tuned_model_gives_the_same_by_either_engine(config: RunConfig, name: str) -> None:
-    outcomes = []
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_a_tuned_model_gives_the_same_by_either_engine(
+    config: RunConfig, name: str, family: str, tiny_mlm_folder: Callable[[str], Path]
+) -> None:
+    config = replace(config, plm=replace(config.plm, model_path=str(tiny_mlm_folder(family))))
+    outcomes, weights, kinds = [], [], []
     for engine in ("plain", "fast"):
         chosen = variant(replace(config, run=replace(config.run, engine=engine)), name)
         loaded = load_language_model(chosen)
@@ -243,8 +248,15 @@ def test_a_tuned_model_gives_the_same_by_either_engine(config: RunConfig, name: 
         method.template.double()
         assert method.classifier is not None
         method.classifier.verbalizer.double()
+        kinds.append(type(method.classifier))
+        if isinstance(method.learner, MetaLearner):  # the outer step: a gradient for every weight of the model
+            method.learner.meta_step([method.sources["train"][i] for i in range(2)])
         outcomes.append(method.learner.judge(method.sources["test"][0], 2))
+        weights.append(bits(own_model(method)))
+    assert kinds == [MaskClassifier, PackedClassifier if family == "bert" else MaskOnlyClassifier]
     assert torch.allclose(outcomes[0].log_probabilities, outcomes[1].log_probabilities, rtol=1e-6, atol=1e-8)
+    for key, value in weights[0].items():
+        assert torch.allclose(value, weights[1][key], rtol=1e-6, atol=1e-9), key
 
 
 @pytest.mark.parametrize("name", ["metaprompting", "verbalizer, rep", "fine_tuning", "contrastive"])
