@@ -187,7 +187,7 @@ def _second_order(config: RunConfig) -> Iterator[Problem]:
         )
 
 
-@_checks("method", "metaprompting.tune_model", "meta.first_order", "plm.precision")
+@_checks("method", "metaprompting.tune_model", "meta.first_order", "plm.precision", "run.device")
 def _tuned_model(config: RunConfig) -> Iterator[Problem]:
     if not config.tunes_the_model:
         return
@@ -196,6 +196,12 @@ def _tuned_model(config: RunConfig) -> Iterator[Problem]:
             "plm.precision",
             f"got float16, but method: {config.method} tunes the language model, and float16 loses small gradients. "
             "Use bfloat16, auto or float32.",
+        )
+    if config.plm.precision == "bfloat16" and config.run.device == "mps":
+        yield Problem(
+            "plm.precision",
+            f"got bfloat16, but method: {config.method} tunes the language model, which is done in float32 on mps. "
+            "Use float32.",
         )
     if config.method == "metaprompting" and not config.meta.first_order:
         yield Problem(

@@ -76,7 +76,8 @@ class PlmSection:
     precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """What the frozen model computes in; the pool is in float32 either way. Half precision is faster where the
     hardware has instructions for it, and a little less exact; ``auto`` uses bfloat16 there and float32 elsewhere. A
-    model that is tuned keeps its weights in float32 and computes its matrix products so."""
+    model that is tuned keeps its weights in float32 and only its matrix products are computed in bfloat16; float16 is
+    refused there."""
     compile: bool = False
     """Let ``torch.compile`` fuse parts of a BERT-like model's layers: a minute at the start, a gain on some hardware,
     none on the processors tried so far."""

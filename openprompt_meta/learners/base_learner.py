@@ -39,7 +39,7 @@ class BaseLearner:
     """Adapts pools to the support sets of tasks, and judges their query sets with them.
 
     Attributes:
-        classifier: the frozen language model with template and verbalizer.
+        classifier: the language model with template and verbalizer.
         loss: mean or sum over the examples of a set.
         label_embeddings: at the meta step and in prediction, ``adapted`` fits the verbalizer to the support set as the
             adapted pool shows it; ``last_inner_step`` keeps the fit of the last inner step.

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.base_learner import task_randomness
 from openprompt_meta.learners.feature_classifiers import Fit
-from openprompt_meta.learners.in_place import InnerSteps, Weights, inner_optimizer
+from openprompt_meta.learners.gradient_steps import GradientSteps, InnerSteps
+from openprompt_meta.learners.in_place import Weights
 from openprompt_meta.learners.meta_learner import TaskLearner, TaskOutcome, accuracy_of
 from openprompt_meta.learners.sentence_pairs import pair_loss
 from openprompt_meta.learners.task import Batch, Task
@@ -25,9 +26,10 @@ __all__ = ["ContrastiveLearner", "EncoderLearner", "HeadLearner", "mean_pooled"]
 
 
 def mean_pooled(encoder: nn.Module, batch: Batch) -> Tensor:
-    """Hidden states averaged over the tokens of each text, ``[B, d_o]``, as sentence encoders do."""
+    """Hidden states averaged over the tokens of each text, ``[B, d_o]``, as sentence encoders do; at least float32."""
     inputs = {key: batch[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
     hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
+    hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
     real = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
     return (hidden * real).sum(dim=1) / real.sum(dim=1)
 
@@ -80,27 +82,25 @@ class EncoderLearner(TaskLearner):
     ) -> list[float]:
         """Take ``steps`` steps down a loss, with the encoder and others."""
         parts = [InnerSteps(list(self.encoder.parameters()), self.lr, "adam"), *others]
-        parameters = [parameter for part in parts for parameter in part.parameters]
-        optimizers = [inner_optimizer(part) for part in parts]
+        tuning = GradientSteps(parts)
         found = []
         for step in range(steps):
-            with self.in_precision():
-                loss = loss_now()
+            loss = loss_now()
             found.append(loss.item())
             if not torch.isfinite(loss):
                 raise NotFiniteError(f"Task {task.index}: step {step + 1} has the loss {found[-1]}. Lower its lr.")
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad()
+            tuning.take(loss)
         return found
 
     @torch.no_grad()
     def features(self, batch: Batch) -> Tensor:
         """Mean-pooled features ``[B, d_o]`` of the encoder as it is now."""
-        with evaluation_mode(self.encoder), self.in_precision():
+        with evaluation_mode(self.encoder):
+            return self.pooled(batch)
+
+    def pooled(self, batch: Batch) -> Tensor:
+        """The same with gradient, and with dropout if the encoder has it on."""
+        with self.in_precision():
             return mean_pooled(self.encoder, batch)
 
     def in_precision(self) -> AbstractContextManager[object]:
@@ -128,7 +128,7 @@ class HeadLearner(EncoderLearner):
         head = nn.Linear(self.features(task.support).shape[1], len(task.classes)).to(reference)
         inner = self.tune(
             task,
-            lambda: F.cross_entropy(head(mean_pooled(self.encoder, task.support)), labels),
+            lambda: F.cross_entropy(head(self.pooled(task.support)), labels),
             steps,
             [InnerSteps(list(head.parameters()), self.head_lr, "adam")],
         )
@@ -163,7 +163,8 @@ class ContrastiveLearner(EncoderLearner):
         def loss() -> Tensor:
             first, second = (places.to(labels.device) for places in draw_pairs(labels.cpu(), self.pairs))
             alike = (labels[first] == labels[second]).to(dtype)
-            return self._pair_loss(_rows(task.support, first), _rows(task.support, second), alike)
+            with self.in_precision():
+                return self._pair_loss(_rows(task.support, first), _rows(task.support, second), alike)
 
         inner = self.tune(task, loss, steps)
         predict = self.fit(self.features(task.support), labels)

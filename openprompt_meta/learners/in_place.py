@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -12,27 +11,10 @@ from torch import Tensor, nn
 
 from openprompt_meta.learners.adaptation import Adaptation, Adapter
 from openprompt_meta.learners.base_learner import OpenTasks
+from openprompt_meta.learners.gradient_steps import GradientSteps, InnerSteps, laid_out_as
 from openprompt_meta.prompts import PromptPool
 
-__all__ = ["InPlace", "InnerSteps", "Weights", "inner_optimizer"]
-
-
-@dataclass(frozen=True)
-class InnerSteps:
-    """How some of the parameters are stepped inside a task."""
-
-    parameters: Sequence[nn.Parameter]
-    lr: float
-    optimizer: Literal["adam", "sgd"] = "sgd"
-
-
-def inner_optimizer(steps: InnerSteps) -> torch.optim.Optimizer:
-    """A new one for a task, which knows nothing of the task before.
-
-    Fused: over a whole language model each of Adam's operations would be another way through all of its memory.
-    """
-    kind = torch.optim.Adam if steps.optimizer == "adam" else torch.optim.SGD
-    return kind(list(steps.parameters), lr=steps.lr, fused=True)
+__all__ = ["InPlace", "Weights"]
 
 
 class Weights:
@@ -118,8 +100,7 @@ class _Adapted(Adaptation):
     ) -> None:
         self._pool = pool
         self._parameters = parameters
-        self._stepped = [parameter for part in steps for parameter in part.parameters]
-        self._optimizers = [inner_optimizer(part) for part in steps]
+        self._steps = GradientSteps(steps)
         self._start = start
         self._halfway = halfway
         self._gradients = gradients
@@ -130,13 +111,7 @@ class _Adapted(Adaptation):
 
     def step(self, losses: Sequence[Tensor]) -> None:
         (loss,) = losses
-        # What the loss does not depend on, such as a head that nobody asks, has no gradient and stays.
-        gradients = torch.autograd.grad(loss, self._stepped, allow_unused=True)
-        for parameter, gradient in zip(self._stepped, gradients, strict=True):
-            parameter.grad = gradient
-        for optimizer in self._optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        self._steps.take(loss)
 
     @contextmanager
     def further(self) -> Iterator[None]:
@@ -145,8 +120,8 @@ class _Adapted(Adaptation):
 
     def learn_from(self, loss: Tensor) -> None:
         found = torch.autograd.grad(loss, list(self._parameters), allow_unused=True)
-        for i, gradient in enumerate(found):
-            self._add(i, gradient)
+        for i, (parameter, gradient) in enumerate(zip(self._parameters, found, strict=True)):
+            self._add(i, laid_out_as(parameter, gradient))
 
     @torch.no_grad()
     def learn_displacement(self, scale: float) -> None:

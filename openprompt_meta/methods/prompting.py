@@ -19,6 +19,7 @@ from openprompt_meta.learners import (
     MamlLearner,
     ReptileLearner,
 )
+from openprompt_meta.learners.gradient_steps import new_optimizer
 from openprompt_meta.methods.language_model import product_precision
 from openprompt_meta.methods.task_source import TaskSource, Texts
 from openprompt_meta.model import LoadedMLM, MaskClassifier
@@ -26,12 +27,6 @@ from openprompt_meta.prompts import EpisodicVerbalizer, PromptPoolTemplate
 from openprompt_meta.prompts.registry import VERBALIZERS
 
 __all__ = ["base_learner", "meta_learner", "pool_template", "task_sources", "verbalizer_of"]
-
-_OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "sgd": torch.optim.SGD,
-}
 
 
 def pool_template(
@@ -90,7 +85,7 @@ def meta_learner(
     """
     meta = config.meta
     parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
-    optimizer = _OPTIMIZERS[meta.optimizer](parameters, lr=meta.outer_lr, fused=True)
+    optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
     common: dict[str, Any] = {"inner_steps": meta.inner_steps, "adapter": adapter}
     if meta.learner == "bmg":
         return BmgLearner(learned, base, optimizer, target_steps=meta.bmg_steps, **common)

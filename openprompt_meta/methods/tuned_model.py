@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 
 from openprompt_meta.model import LoadedMLM
@@ -13,8 +14,13 @@ __all__ = ["TunedParameters", "own_copy", "parameters_of"]
 
 
 def own_copy(loaded: LoadedMLM) -> LoadedMLM:
-    """The language model once more, free to be changed; one copy for a method, whatever the number of its tasks."""
-    return loaded._replace(model=copy.deepcopy(loaded.model).requires_grad_(True))
+    """The language model once more, free to be changed; one copy for a method, whatever the number of its tasks.
+
+    In float32 at least: half precision would round away the small steps that tune it.
+    """
+    model = copy.deepcopy(loaded.model)
+    model.to(torch.promote_types(model.dtype, torch.float32))
+    return loaded._replace(model=model.requires_grad_(True))
 
 
 def parameters_of(model: nn.Module) -> list[nn.Parameter]:

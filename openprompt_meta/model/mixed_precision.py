@@ -13,7 +13,7 @@ def products_in(precision: torch.dtype, device: torch.device) -> AbstractContext
     """A context in which matrix products are computed in ``precision``; float32 leaves everything as it is.
 
     The steps that tune a model are far smaller than its weights, and half precision would round them away. Here only
-    what goes through a product is rounded: weights, gradients and the sums between layers stay in float32.
+    what goes through a product is rounded; the weights that are stepped, and what steps them, stay in float32.
     """
     if precision is torch.float32:
         return nullcontext()

@@ -32,8 +32,8 @@ class LaidOut:
         place: ``[R]``, its inverse.
         mask_slots: ``[R]``, where each row's [MASK] is, in the order of the packing.
         prompt_slots: ``[R · L_p]``, where the prompts go, likewise.
-        queries: ``[B, d_o]`` of each batch; none if there are no prompts to mix.
-        rows: texts of each batch.
+        queries: ``[B, d_o]`` of each batch, none if there are no prompts to mix; ``None`` if who answers is tuned.
+        batches: what was laid out.
     """
 
     token_ids: Tensor
@@ -45,8 +45,8 @@ class LaidOut:
     place: Tensor
     mask_slots: Tensor
     prompt_slots: Tensor
-    queries: tuple[Tensor, ...]
-    rows: tuple[int, ...]
+    queries: tuple[Tensor, ...] | None
+    batches: Sequence[Mapping[str, Any]]
 
 
 class PackedClassifier(MaskOnlyClassifier):
@@ -79,6 +79,7 @@ class PackedClassifier(MaskOnlyClassifier):
         token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
         prompt_slots = packing.slots_where("soft_token_ids")
+        asking = batches if len(prompt_slots) else ()
         tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return LaidOut(
             token_ids=token_ids,
@@ -90,13 +91,16 @@ class PackedClassifier(MaskOnlyClassifier):
             place=packing.place,
             mask_slots=packing.slots_where("loss_ids"),
             prompt_slots=prompt_slots,
-            queries=tuple(self._queries(batch) for batch in batches) if len(prompt_slots) else (),
-            rows=tuple(len(batch["input_ids"]) for batch in batches),
+            queries=None if tuned else tuple(self._queries(batch) for batch in asking),
+            batches=batches,
         )
 
     def _embedded_prompts(self, laid_out: LaidOut, pools: Sequence[PromptPool], dtype: torch.dtype) -> Tensor:
         """Each text's own mixture of its pool's prompts, as it enters the first layer, ``[R · L_p, d]``."""
-        mixed = torch.cat([pool(query) for pool, query in zip(pools, laid_out.queries, strict=True)])
+        queries = laid_out.queries
+        if queries is None:
+            queries = tuple(self.template.pool_queries(batch) for batch in laid_out.batches)
+        mixed = torch.cat([pool(query) for pool, query in zip(pools, queries, strict=True)])
         mixed = mixed[laid_out.order].flatten(0, 1).to(dtype)
         slots, types = laid_out.prompt_slots, laid_out.token_types
         return self._packed_encoder.embed(mixed, laid_out.columns[slots], None if types is None else types[slots])
@@ -121,11 +125,11 @@ class PackedClassifier(MaskOnlyClassifier):
         hidden = laid_out.embedded
         if hidden is None:
             hidden = self._embedded_words(laid_out.token_ids, laid_out.columns, laid_out.token_types)
-        if laid_out.queries:
+        if len(laid_out.prompt_slots):
             prompts = self._embedded_prompts(laid_out, pools, hidden.dtype)
             hidden = hidden.index_copy(0, laid_out.prompt_slots, prompts)
         features = self._packed_encoder.at_slots(hidden, laid_out.groups, laid_out.mask_slots)[laid_out.place]
-        parts = features.split(laid_out.rows)
+        parts = features.split([len(batch["input_ids"]) for batch in laid_out.batches])
         return [
             at_least_float32(part, self._logits(part, verbalizer))
             for part, verbalizer in zip(parts, verbalizers, strict=True)

@@ -17,7 +17,7 @@ __all__ = ["PlainTexts"]
 class PlainTexts:
     """Texts wrapped and tokenised one at a time by OpenPrompt, and padded to the whole length budget.
 
-    Batches bring no query vectors: the template computes them in every pass.
+    Batches bring no query vectors: the template computes them in every pass in which its pool is asked.
 
     Args:
         texts: the texts.

@@ -18,7 +18,7 @@ def keep_freed_memory() -> bool:
 
     By default glibc maps every block above 32 MB anew, and the system fills its pages with zeros one by one. The
     gradient of a word embedding is such a block, in every step of a tuned language model: a quarter of the time went
-    there. The peak stays what it was; between peaks the process is larger.
+    there. The price: memory is not given back between peaks, and holes between blocks may make the process larger.
     """
     if not sys.platform.startswith("linux"):
         return False

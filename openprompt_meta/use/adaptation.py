@@ -97,7 +97,8 @@ def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, supp
     rows = wrapped(base, config, template, support.texts)
     batch = rows.batch(range(len(rows)))
     batch["label"] = torch.tensor(list(support.labels))
-    batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
+    if template.pool.num_prompts > 1:  # a single prompt is never asked for
+        batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
     batch = {key: value.to(base.loaded.model.device) for key, value in batch.items()}
     return Task(index=0, classes=support.classes, label_words=support.label_words, support=batch, query=batch)
 

@@ -60,6 +60,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
         value for state in learner.optimizer.state.values() for value in state.values() if torch.is_tensor(value)
     ]
     texts = sum(len(split) for split in run.dataset)
+    has_choice = method.template.pool.num_prompts > 1  # a single prompt is never asked for
     return Costs(
         run_seconds,
         {
@@ -71,7 +72,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
             "input embedding": embedding,
             "rest of the language model": _bytes(model.parameters()) - embedding,
             "kept for one backward pass": held.peak,
-            "query vectors of all texts": 4 * texts * int(model.config.hidden_size),
+            "query vectors of all texts": 4 * texts * int(model.config.hidden_size) if has_choice else 0,
             "pool and its optimiser": _bytes(learner.pool.parameters()) + _bytes(states),
         },
     )

@@ -82,7 +82,7 @@ def _view(method: Any, task: Any, steps: int) -> tuple[np.ndarray, np.ndarray, f
             adaptation.step()
         pool = adaptation.pools[0]
         with torch.no_grad():
-            support, query = classifier.read_masks(
+            support, query = learner.base_learner.read_masks(
                 classifier.lay_out([task.support, task.query]), [pool, pool], [verbalizer, verbalizer]
             )
             if learner.base_learner.label_embeddings == "adapted" or steps == 0:
