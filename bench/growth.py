@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import workload
 from bench.memory import peak_of
 from bench.timing import alternate
 from bench.workload import Workload
@@ -50,10 +49,6 @@ def _at(base: Workload, axis: str, value: int) -> Workload:
         return replace(base, kind=f"{value} words")
     changed: dict[str, Any] = {_FIELDS[axis]: value}
     return replace(base, **changed)
-
-
-for _words in AXES["words a text"]:
-    workload.KINDS[f"{_words} words"] = (float(_words), 0.0, _words, _words)
 
 
 def draw(curves: Sequence[Mapping[str, Any]], file: Path) -> None:

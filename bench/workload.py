@@ -28,13 +28,21 @@ _EACH = 40
 _BUDGET = 220
 
 
+def _lengths(kind: str) -> tuple[float, float, int, int]:
+    """Of a kind by name, or of texts that are all as long as e.g. ``80 words`` says."""
+    if kind in KINDS:
+        return KINDS[kind]
+    words = int(kind.removesuffix(" words"))
+    return words, 0.0, words, words
+
+
 @lru_cache
 def dataset_of(kind: str) -> TextDataset:
     """Made-up texts of ``kind``: what they say does not matter, how long they are does."""
     draws = random.Random(0)  # noqa: S311 - lengths, not secrets
     words = [w for w in load_mlm("minilm").tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2]
     words.sort()
-    mean, deviation, fewest, most = KINDS[kind]
+    mean, deviation, fewest, most = _lengths(kind)
 
     def text() -> str:
         return " ".join(draws.choices(words, k=round(min(most, max(fewest, draws.gauss(mean, deviation))))))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import limit, timing
+from bench import growth, limit, timing
 from bench.timing import alternate
 from bench.workload import Workload, dataset_of
 
@@ -36,6 +36,20 @@ def test_texts_are_as_long_as_they_are_said_to_be() -> None:
     for kind, expected in (("short", 7), ("long", 160)):
         words = [len(text.split()) for text in dataset_of(kind).train.texts]
         assert sum(words) / len(words) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.real_encoder
+def test_growth_is_measured_for_texts_of_any_length_in_processes_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(growth, "AXES", {"words a text": (3, 9)})
+    monkeypatch.chdir(ROOT)
+    curve = growth.measure("words a text", 1, Workload("minilm", shot=1, way=2, query=1, inner_steps=1))
+    assert curve["values"] == [3, 9]
+    assert all(seconds > 0 for seconds in curve["seconds"])
+    assert 0 < curve["megabytes"][0] < curve["megabytes"][1] + 50
+    growth.draw([curve], tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.real_encoder
