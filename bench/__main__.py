@@ -15,48 +15,55 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from bench import growth, iteration, limit, memory, serving, timing
+from bench import adaptation, growth, iteration, limit, memory, prediction, timing
 from bench.workload import PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_whole
+
+_MODELS = ("minilm-mlm", "bert-base")
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--only", choices=list(_PARTS), nargs="+", default=list(_PARTS), help="some of the parts")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each way is timed; the best counts")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that each way is timed (two or more); the best counts"
+    )
     models = (*PACKAGED, "bert-base")
-    parser.add_argument("--models", nargs="+", choices=models, default=["minilm-mlm", "bert-base"])
+    parser.add_argument("--models", nargs="+", choices=models, help="by default minilm-mlm, and a little of bert-base")
     parser.add_argument("--kinds", nargs="+", choices=("short", "long"), default=["short", "long"])
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
-    parser.add_argument("--full", action="store_true", help="long texts with a model of BERT's size too: an hour")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="everything with a model of BERT's size too, and the plain path padded to its whole budget: hours",
+    )
     parser.add_argument("--cpu-time", action="store_true", help="count time on the processor: for a busy machine")
     parser.add_argument("--out", type=Path, default=results_folder(), help="folder for table, JSON and figure")
     options = parser.parse_args()
-    if options.rounds < 1 or min(options.shots) < 1:
-        parser.error(f"--rounds {options.rounds}, --shots {options.shots}: expected 1 or more of each")
+    if options.rounds < 2 or min(options.shots) < 1:
+        parser.error(f"--rounds {options.rounds}, --shots {options.shots}: expected 2 rounds and 1 shot or more")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.cpu_time:
         timing.use_clock(time.process_time)
     works = [
         Workload(model, kind, shot)
-        for model in options.models
+        for model in options.models or _MODELS
         for kind in options.kinds
         for shot in options.shots
-        if options.full or model in PACKAGED or kind == "short"
     ]
     results: dict[str, Any] = {"machine": _machine(), "clock": "processor" if options.cpu_time else "wall"}
     for part in options.only:
         results[part] = []
-        for found in _PARTS[part](works, options.rounds):
+        chosen = works if options.full or options.models else [work for work in works if _is_quick(part, work)]
+        for found in _PARTS[part](chosen, options):
             results[part].append(found)
             write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
+            write_whole(options.out / "results.md", _table(results))
     if "growth" in results:
         growth.draw(results["growth"], options.out / "growth.png")
-    table = _table(results)
-    write_whole(options.out / "results.md", table)
-    print(table)
+    print(_table(results))
 
 
 def _machine() -> dict[str, Any]:
@@ -74,39 +81,44 @@ def _each(works: list[Workload], title: str, way: Callable[[Workload], dict[str,
     return (way(work) for work in tqdm(works, title, unit="setting", leave=False))
 
 
-def _iteration(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
-    return _each(works, "meta-iterations", lambda w: iteration.measure(w, rounds, stock_budget=w.model in PACKAGED))
+def _is_quick(part: str, work: Workload) -> bool:
+    """Whether a setting is measured without being asked for: all of them take minutes then, not hours."""
+    return work.model in PACKAGED or (part == "iteration" and work.kind == "short")
 
 
-def _limit(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
+def _iteration(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    return _each(works, "meta-iterations", lambda work: iteration.measure(work, options.rounds, options.full))
+
+
+def _limit(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     precisions = ["float32"]
     if getattr(torch.cpu, "_is_avx512_bf16_supported", bool)():
         precisions.append("bfloat16")
     both = [replace(work, precision=precision) for precision in precisions for work in works]
-    return _each(both, "against the limit", lambda work: limit.measure(work, rounds))
+    return _each(both, "against the limit", lambda work: limit.measure(work, options.rounds))
 
 
-def _adaptation(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
-    return _each(_most_shots(works), "adaptation", lambda work: serving.adaptation(work, rounds))
+def _adaptation(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    return _each(_most_shots(works), "adaptation", lambda work: adaptation.measure(work, options.rounds))
 
 
-def _prediction(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
-    return _each(_most_shots(works), "prediction", lambda work: serving.prediction(work, rounds))
+def _prediction(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    return _each(_most_shots(works), "prediction", lambda work: prediction.measure(work, options.rounds))
 
 
 def _most_shots(works: list[Workload]) -> list[Workload]:
     return [work for work in works if work.shot == max(w.shot for w in works)]
 
 
-def _memory(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
+def _memory(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     return _each(works, "memory", memory.measure)
 
 
-def _growth(works: list[Workload], rounds: int) -> Iterator[dict[str, Any]]:
-    return (growth.measure(axis, rounds) for axis in tqdm(growth.AXES, "growth", unit="axis", leave=False))
+def _growth(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    return (growth.measure(axis, options.rounds) for axis in tqdm(growth.AXES, "growth", unit="axis", leave=False))
 
 
-_PARTS: dict[str, Callable[[list[Workload], int], Iterator[dict[str, Any]]]] = {
+_PARTS: dict[str, Callable[[list[Workload], argparse.Namespace], Iterator[dict[str, Any]]]] = {
     "iteration": _iteration,
     "limit": _limit,
     "adaptation": _adaptation,
@@ -134,12 +146,12 @@ def _table(results: dict[str, Any]) -> str:
             f"- adaptation, {one['setting']}: {one['seconds']['fast']:.2f} s, {one['ratio']:.1f} times as fast"
         )
     for one in results.get("prediction", []):
-        lines.append(
-            f"- prediction, {one['setting']}: {one['of the bare encoder']:.2f} of the bare encoder's texts a second, "
-            f"{one['of the bare encoder, sorted']:.2f} of the same given its texts sorted by length; of texts seen "
-            f"before {one['seen before, of the bare encoder']:.2f} and "
-            f"{one['seen before, of the bare encoder, sorted']:.2f}"
-        )
+        lines.append(f"- prediction, {one['setting']}:")
+        lines += [f"  - {share:.2f} texts a second: {name}" for name, share in one["shares"].items()]
+        tokens = ", ".join(f"{name} {count:.1f}" for name, count in one["tokens a text"].items())
+        parts = ", ".join(f"{part} {share:.0%}" for part, share in one["breakdown"].items())
+        lines.append(f"  - tokens a text: {tokens}")
+        lines.append(f"  - its time: {parts}")
     for one in results.get("memory", []):
         used = one["megabytes"]
         lines.append(

@@ -32,18 +32,18 @@ def use_clock(clock: Callable[[], float]) -> None:
 
 
 def alternate(ways: Mapping[str, Callable[[], object]], rounds: int) -> Times:
-    """Time each way once a round, after one round that does not count.
+    """Time each way once a round.
 
-    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds.
+    In turn, so that whatever else the machine does meets all of them; the best, because noise only ever adds. What a
+    way does the first time only is noise too, so there should be two rounds or more.
     """
     best: dict[str, float] = {}
-    for number in range(rounds + 1):
+    for _ in range(rounds):
         for name, way in ways.items():
             started = _clock[0]()
             way()
             taken = _clock[0]() - started
-            if number:
-                best[name] = min(taken, best.get(name, taken))
+            best[name] = min(taken, best.get(name, taken))
     return Times(best)
 
 

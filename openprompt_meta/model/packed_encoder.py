@@ -8,16 +8,22 @@ the rest for that one position.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openprompt_meta.model.packing import Group, pack
+from openprompt_meta.model.packing import Group, in_passes, pack
 from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = ["PackedEncoder", "packed_encoder"]
+
+# How many slots go through all layers before the next do. On a CPU as many as its caches hold what a layer makes of:
+# with all texts at once, every layer would fetch from memory what the one before has just written there. An
+# accelerator gains by larger passes only.
+_SLOTS_OF_A_PASS = {"cpu": 4096}
 
 # By these parts BERT, RoBERTa, ELECTRA and their descendants are known.
 _PARTS_OF_A_LAYER = (
@@ -84,7 +90,15 @@ class PackedEncoder:
             groups: of that packing.
             slots: ``[R]``, the slot to look at in each row, in the order of the packing.
         """
-        hidden = embedded
+        passes = list(in_passes(groups, _SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
+        sizes = [sum(group.slots for group in one) for one in passes]
+        rows = [sum(group.rows for group in one) for one in passes]
+        starts = [0, *accumulate(sizes)]
+        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=False)
+        return torch.cat([self._pass(part, one, own - start) for part, one, own, start in parts])
+
+    def _pass(self, hidden: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:
+        """All layers over some of the rows."""
         for layer in self._layers[:-1]:
             hidden = self._layer(layer, hidden, hidden, groups, [group.length for group in groups])
         return self._layer(self._layers[-1], hidden[slots], hidden, groups, [1] * len(groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from openprompt_meta.model.length_groups import length_groups
 
-__all__ = ["Group", "Packing", "pack"]
+__all__ = ["Group", "Packing", "in_passes", "pack"]
 
 # What attending to one more group costs, in tokens that are padded instead. On a CPU next to nothing, so that rows of
 # one length make a group; on an accelerator a launch costs more than a few padded rows.
@@ -32,6 +32,11 @@ class Group:
     def slots(self) -> int:
         """How many slots of the packing the group takes."""
         return self.rows * self.length
+
+    def part(self, start: int, end: int) -> Group:
+        """The rows from ``start`` to before ``end``."""
+        rows = range(self.rows)[start:end]
+        return Group(len(rows), self.length, None if self.keys is None else self.keys[start:end])
 
 
 @dataclass(frozen=True)
@@ -97,3 +102,23 @@ def pack(batches: Sequence[Mapping[str, Any]], group_cost: int | None = None) ->
         groups.append(Group(rows, longest, None if bool(keys.all()) else keys))
         at += rows * longest
     return Packing(tuple(groups), order, place, tokens, columns, valid, batches)
+
+
+def in_passes(groups: Sequence[Group], most_slots: int) -> Iterator[list[Group]]:
+    """The rows of the groups in their order, divided into passes of at most ``most_slots`` slots or one row each."""
+    taken: list[Group] = []
+    room = most_slots
+    for group in groups:
+        start = 0
+        while start < group.rows:
+            rows = room // group.length
+            if rows < 1 and taken:
+                yield taken
+                taken, room = [], most_slots
+                continue
+            part = group.part(start, start + max(1, rows))
+            taken.append(part)
+            room -= part.slots
+            start += part.rows
+    if taken:
+        yield taken

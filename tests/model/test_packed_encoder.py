@@ -10,6 +10,7 @@ import torch
 from tiny_models import FAMILIES
 
 from openprompt_meta.model import LoadedMLM, load_mlm
+from openprompt_meta.model import packed_encoder as module
 from openprompt_meta.model.packed_encoder import packed_encoder
 from openprompt_meta.model.packing import pack
 
@@ -36,12 +37,19 @@ def batch_of(width: int) -> dict[str, torch.Tensor]:
     return {"attention_mask": mask, "loss_ids": loss_ids, "input_ids": ids}
 
 
+@pytest.mark.parametrize("slots", [10, 4096], ids=["several passes", "one pass"])
 @pytest.mark.parametrize("group_cost", [0, 1000], ids=["no padding", "one group"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", BERT_LIKE)
 def test_features_and_gradients_are_those_of_the_whole_forward_pass(
-    family: str, attention: str, group_cost: int, tiny_mlm_folder: Callable[[str], Any]
+    family: str,
+    attention: str,
+    group_cost: int,
+    slots: int,
+    tiny_mlm_folder: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(module._SLOTS_OF_A_PASS, "cpu", slots)
     model = double(tiny_mlm_folder(family)).model
     batch = batch_of(model.config.vocab_size)
     embeds = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()  # [B, L, d_i]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.model.packing import pack
+from openprompt_meta.model.packing import Group, in_passes, pack
 
 pytestmark = pytest.mark.meta
 
@@ -62,3 +62,26 @@ def test_rows_of_one_length_are_not_padded_and_on_a_cpu_none_are() -> None:
     together = pack([batch_of([3, 5, 3, 12, 5], 1)], group_cost=1000)
     assert [(group.rows, group.length) for group in together.groups] == [(5, 12)]
     assert int(together.valid.sum()) == 28
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 12)), min_size=1, max_size=5), st.integers(1, 40))
+@settings(deadline=None, derandomize=True, max_examples=200)
+def test_passes_hold_every_row_once_in_order_and_are_full_but_never_fuller(
+    shapes: list[tuple[int, int]], most: int
+) -> None:
+    keys = [torch.arange(rows * length).view(rows, 1, 1, length) for rows, length in shapes]
+    groups = [Group(rows, length, key) for (rows, length), key in zip(shapes, keys, strict=True)]
+    passes = list(in_passes(groups, most))
+    found = [(part.length, row.flatten().tolist()) for one in passes for part in one for row in _keys(part)]
+    assert found == [(group.length, row.flatten().tolist()) for group in groups for row in _keys(group)]
+    sizes = [sum(group.slots for group in one) for one in passes]
+    for one, size in zip(passes, sizes, strict=True):
+        assert size <= most or sum(group.rows for group in one) == 1
+    for size, following in zip(sizes, passes[1:], strict=False):
+        assert size + following[0].length > most, "the next row would have gone in"
+
+
+def _keys(group: Group) -> torch.Tensor:
+    assert group.keys is not None
+    assert len(group.keys) == group.rows
+    return group.keys

@@ -1,0 +1,28 @@
+"""3a. A new task: adapting to 25 examples by 15 steps, the fast path against OpenPrompt's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bench.timing import alternate
+from bench.workload import Workload
+from openprompt_meta.learners import Task
+
+__all__ = ["measure"]
+
+_STEPS = 15
+
+
+def measure(work: Workload, rounds: int) -> dict[str, Any]:
+    """Seconds to adapt to one task and to judge a single text with it."""
+    tight = replace(work, budget=work.needed_budget)
+    methods = {"fast": work.method("fast"), "plain": tight.method("plain")}
+    ways = {}
+    for name, method in methods.items():
+        task = method.sources["test"][0]
+        one = {key: value[:1] for key, value in task.query.items()}
+        small = Task(0, task.classes, task.label_words, task.support, one)
+        ways[name] = lambda m=method, t=small: m.learner.judge(t, _STEPS)
+    times = alternate(ways, rounds)
+    return {"setting": str(work), "seconds": dict(times.best), "ratio": times.ratio("plain", "fast")}
