@@ -16,24 +16,36 @@ import torch
 from tqdm.auto import tqdm
 
 from bench import adaptation, growth, iteration, limit, memory, prediction, timing
+from bench.table import markdown
 from bench.workload import PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_whole
 
-_MODELS = ("minilm-mlm", "bert-base")
+_DEFAULT_MODELS = ("minilm-mlm", "bert-base")
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--only", choices=list(_PARTS), nargs="+", default=list(_PARTS), help="some of the parts")
+    parser.add_argument(
+        "--only",
+        choices=list(_PARTS),
+        nargs="+",
+        default=list(_PARTS),
+        help="some of the parts; growth has a setting of its own, whatever models, kinds and shots are named",
+    )
     parser.add_argument(
         "--rounds", type=int, default=3, help="times that each way is timed (two or more); the best counts"
     )
     models = (*PACKAGED, "bert-base")
-    parser.add_argument("--models", nargs="+", choices=models, help="by default minilm-mlm, and a little of bert-base")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=models,
+        help="everything with these; by default minilm-mlm, and meta-iterations on short texts with bert-base",
+    )
     parser.add_argument("--kinds", nargs="+", choices=("short", "long"), default=["short", "long"])
-    parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
+    parser.add_argument("--shots", nargs="+", type=int, default=[1, 5], help="adaptation and prediction: the most")
     parser.add_argument(
         "--full",
         action="store_true",
@@ -49,21 +61,22 @@ def main() -> None:
         timing.use_clock(time.process_time)
     works = [
         Workload(model, kind, shot)
-        for model in options.models or _MODELS
+        for model in options.models or _DEFAULT_MODELS
         for kind in options.kinds
         for shot in options.shots
     ]
-    results: dict[str, Any] = {"machine": _machine(), "clock": "processor" if options.cpu_time else "wall"}
+    clock = "processor" if options.cpu_time else "wall"
+    results: dict[str, Any] = {"machine": _machine(), "clock": clock, "rounds": options.rounds}
     for part in options.only:
         results[part] = []
         chosen = works if options.full or options.models else [work for work in works if _is_quick(part, work)]
         for found in _PARTS[part](chosen, options):
             results[part].append(found)
             write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
-            write_whole(options.out / "results.md", _table(results))
+            write_whole(options.out / "results.md", markdown(results))
     if "growth" in results:
         growth.draw(results["growth"], options.out / "growth.png")
-    print(_table(results))
+    print(markdown(results))
 
 
 def _machine() -> dict[str, Any]:
@@ -83,7 +96,9 @@ def _each(works: list[Workload], title: str, way: Callable[[Workload], dict[str,
 
 def _is_quick(part: str, work: Workload) -> bool:
     """Whether a setting is measured without being asked for: all of them take minutes then, not hours."""
-    return work.model in PACKAGED or (part == "iteration" and work.kind == "short")
+    if part == "iteration":
+        return work.model in PACKAGED or work.kind == "short"
+    return work.model in PACKAGED and (part != "adaptation" or work.kind == "short")
 
 
 def _iteration(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -126,39 +141,6 @@ _PARTS: dict[str, Callable[[list[Workload], argparse.Namespace], Iterator[dict[s
     "memory": _memory,
     "growth": _growth,
 }
-
-
-def _table(results: dict[str, Any]) -> str:
-    """Everything but the curves, in Markdown."""
-    lines = ["# Benchmarks", "", "Ratios of things measured in turn in one process, best of several.", ""]
-    for one in results.get("iteration", []):
-        lines.append(f"- meta-iteration, {one['setting']}: fast {one['seconds']['fast']:.2f} s")
-        lines += [f"  - {ratio:.1f} times as fast as {name}" for name, ratio in one["ratio"].items()]
-        parts = ", ".join(f"{part} {share:.0%}" for part, share in one["breakdown"].items())
-        lines.append(f"  - its time: {parts}")
-    for one in results.get("limit", []):
-        lines.append(
-            f"- limit, {one['setting']}: {one['gigaflop/s']:.0f} of {one['peak gigaflop/s']:.0f} Gflop/s, "
-            f"{one['reached']:.0%}"
-        )
-    for one in results.get("adaptation", []):
-        lines.append(
-            f"- adaptation, {one['setting']}: {one['seconds']['fast']:.2f} s, {one['ratio']:.1f} times as fast"
-        )
-    for one in results.get("prediction", []):
-        lines.append(f"- prediction, {one['setting']}:")
-        lines += [f"  - {share:.2f} texts a second: {name}" for name, share in one["shares"].items()]
-        tokens = ", ".join(f"{name} {count:.1f}" for name, count in one["tokens a text"].items())
-        parts = ", ".join(f"{part} {share:.0%}" for part, share in one["breakdown"].items())
-        lines.append(f"  - tokens a text: {tokens}")
-        lines.append(f"  - its time: {parts}")
-    for one in results.get("memory", []):
-        used = one["megabytes"]
-        lines.append(
-            f"- memory, {one['setting']}: fast {used['fast']:.0f} MB, plain {used['plain']:.0f} MB, "
-            f"{one['fast/plain']:.2f} of it"
-        )
-    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@ _STEPS = 15
 
 
 def measure(work: Workload, rounds: int) -> dict[str, Any]:
-    """Seconds to adapt to one task and to judge a single text with it."""
+    """Seconds to adapt to one task (25 examples if it is 5-way 5-shot) and to judge a single text with it.
+
+    The fast path has the texts' query vectors from before the clock starts, as after a first look at a data set; the
+    plain one asks for them in every step, as OpenPrompt would have it.
+    """
     tight = replace(work, budget=work.needed_budget)
     methods = {"fast": work.method("fast"), "plain": tight.method("plain")}
     ways = {}

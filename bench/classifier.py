@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from bench.bare_encoder import BareEncoder, by_length
 from bench.timing import alternate, best_of, use_clock
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config import DatasetSection
@@ -38,6 +39,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpu-time", action="store_true")
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds}: expected 2 or more, because the first one also warms up")
     if options.cpu_time:
         use_clock(time.process_time)
     torch.set_num_threads(options.threads)
@@ -58,21 +61,22 @@ def main() -> None:
         "fit_examples": len(few),
         "inner_steps": classifier.task_.meta.config.meta.inner_steps_eval,
     }
+    config = classifier.task_.meta.config
+    bare = BareEncoder(load_base_model(config).loaded, config.dataset.max_seq_length)
     for name, texts in (("short", short), ("long", long)):
         times = alternate(
             {
                 "ours": partial(classifier.predict_proba, texts),
-                "bare": partial(encode, classifier, texts),
+                "bare": partial(bare.read, texts, partial(by_length, most_tokens=classifier.batch_tokens)),
             },
             options.rounds,
         )
-        ours, bare = times.best["ours"], times.best["bare"]
         found[name] = {
             "texts": len(texts),
             "mean_words": sum(len(text.split()) for text in texts) / len(texts),
-            "texts_per_second": len(texts) / ours,
-            "bare_encoder_texts_per_second": len(texts) / bare,
-            "ratio": bare / ours,
+            "texts_per_second": len(texts) / times.best["ours"],
+            "bare_encoder_texts_per_second": len(texts) / times.best["bare"],
+            "ratio": times.ratio("bare", "ours"),
         }
     with tempfile.TemporaryDirectory() as folder:
         classifier.save_pretrained(Path(folder) / "saved")
@@ -81,20 +85,6 @@ def main() -> None:
 
 
 @torch.no_grad()
-def encode(classifier: MetaPromptClassifier, texts: list[str]) -> None:
-    """The bare encoder on the same texts: tokenised in one call, shortest first, as many tokens a batch as ours."""
-    loaded = load_base_model(classifier.task_.meta.config).loaded
-    budget = classifier.task_.meta.config.dataset.max_seq_length
-    rows = loaded.tokenizer(texts, truncation=True, max_length=budget)["input_ids"]
-    rows.sort(key=len)
-    while rows:
-        batch = [rows.pop(0)]
-        while rows and (len(batch) + 1) * len(rows[0]) <= classifier.batch_tokens:
-            batch.append(rows.pop(0))
-        padded = loaded.tokenizer.pad({"input_ids": batch}, return_tensors="pt")
-        loaded.model.base_model(**padded)
-
-
 def show(found: dict[str, Any]) -> None:
     """A table for people, a line for programs."""
     print(

@@ -52,27 +52,41 @@ def _at(base: Workload, axis: str, value: int) -> Workload:
 
 
 def draw(curves: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """The curves as a figure: time above, memory below, both axes logarithmic."""
+    """The curves as a figure, time above and memory below, and beside each what growth in proportion would be."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     figure, rows = plt.subplots(
-        2, len(curves), figsize=(3.2 * len(curves), 5.2), sharex="col", squeeze=False, constrained_layout=True
+        2,
+        len(curves),
+        figsize=(3.2 * len(curves), 5.2),
+        sharex="col",
+        sharey="row",
+        squeeze=False,
+        constrained_layout=True,
     )
     for column, curve in enumerate(curves):
         for row, (key, unit) in enumerate((("seconds", "time, s"), ("megabytes", "memory, MB"))):
             panel = rows[row][column]
-            panel.plot(curve["values"], curve[key], marker="o", color="black")
-            panel.set(xscale="log", yscale="log", ylim=(min(curve[key]) / 2, max(curve[key]) * 2))
-            panel.grid(True, which="both", alpha=0.3)
+            proportional = [curve[key][0] * value / curve["values"][0] for value in curve["values"]]
+            panel.plot(curve["values"], proportional, color="grey", linestyle=":", label="in proportion")
+            panel.plot(curve["values"], curve[key], marker="o", color="black", label="measured")
+            panel.set(xscale="log", yscale="log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.grid(True, which="major", alpha=0.3)
             panel.minorticks_off()
             panel.set_xticks(curve["values"], [str(value) for value in curve["values"]])
             if column == 0:
                 panel.set_ylabel(unit)
             if row == 1:
                 panel.set_xlabel(curve["axis"])
+            measured = [value for other in curves for value in other[key]]
+            panel.set_ylim(min(measured) / 1.5, max(measured) * 1.5)
+    rows[0][0].legend()
     figure.suptitle("One meta-iteration, fast engine, MiniLM, 5-way 1-shot, 15 queries a class unless varied")
     figure.savefig(file, dpi=110)
     plt.close(figure)

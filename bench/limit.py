@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.timing import alternate
 from bench.workload import Workload, language_model
+from openprompt_meta.model.packed_encoder import SLOTS_OF_A_PASS
 
 __all__ = ["measure"]
 
@@ -20,7 +21,7 @@ def measure(work: Workload, rounds: int) -> dict[str, Any]:
     with FlopCounterMode(display=False) as counter:
         method.learner.meta_step(tasks)
     flops = counter.get_total_flops()
-    tokens = int(tasks[0].query["attention_mask"].sum())
+    tokens = min(int(tasks[0].query["attention_mask"].sum()), SLOTS_OF_A_PASS["cpu"])
     config = language_model(work.model, work.precision).config
     product = _Product(tokens, config.hidden_size, config.intermediate_size, getattr(torch, work.precision))
     times = alternate({"iteration": lambda: method.learner.meta_step(tasks), "product": product.run}, rounds)

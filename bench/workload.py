@@ -17,6 +17,7 @@ from openprompt_meta.data import Split, TextDataset
 from openprompt_meta.learners import Task
 from openprompt_meta.methods import MetaPrompter, build_metaprompter
 from openprompt_meta.model import LoadedMLM, load_mlm
+from openprompt_meta.model.wrapping import wrap_texts
 
 __all__ = ["KINDS", "PACKAGED", "Workload", "dataset_of", "language_model", "results_folder"]
 
@@ -119,11 +120,10 @@ class Workload:
     @property
     def needed_budget(self) -> int:
         """The shortest length budget that cuts no more than this one does."""
-        method = self.method("fast")
-        return max(
-            int(method.sources["train"].texts.batch([i])["input_ids"].shape[1])
-            for i in range(len(dataset_of(self.kind).train))
-        )
+        loaded = language_model(self.model, self.precision)
+        wrapper = loaded.wrapper(tokenizer=loaded.tokenizer, max_seq_length=self.budget)
+        rows = wrap_texts(dataset_of(self.kind).train.texts, self.method("fast").classifier.template, wrapper)
+        return int(rows.lengths.max())
 
     def __str__(self) -> str:
         return f"{self.model}, {self.kind} texts, {self.shot}-shot"

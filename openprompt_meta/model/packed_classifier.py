@@ -1,4 +1,4 @@
-"""The fast path: several batches, each with a pool of its own, in one pass of a BERT-like encoder without padding."""
+"""The fast path: several batches, each with its own pool, together through a BERT-like encoder without padding."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class PackedClassifier(MaskOnlyClassifier):
     def read_masks(
         self, laid_out: LaidOut, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None
     ) -> list[MaskReading]:
-        """What the language model says at the [MASK] of each text of each batch, in one pass over all of them."""
+        """What the language model says at the [MASK] of each text of each batch, all of them together."""
         verbalizers = [self.verbalizer] * len(pools) if verbalizers is None else verbalizers
         hidden = laid_out.embedded
         if hidden is None:

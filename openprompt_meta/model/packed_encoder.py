@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from openprompt_meta.model.packing import Group, in_passes, pack
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = ["PackedEncoder", "packed_encoder"]
+__all__ = ["SLOTS_OF_A_PASS", "PackedEncoder", "packed_encoder"]
 
-# How many slots go through all layers before the next do. On a CPU as many as its caches hold what a layer makes of:
-# with all texts at once, every layer would fetch from memory what the one before has just written there. An
-# accelerator gains by larger passes only.
-_SLOTS_OF_A_PASS = {"cpu": 4096}
+# How many slots go through all layers before the next do, by type of device. On a CPU few enough that much of what a
+# layer has written is still in the cache when the next one reads it (2048 to 8192 did equally well with MiniLM and
+# with a model of BERT's size); elsewhere all at once, because an accelerator gains by larger passes.
+SLOTS_OF_A_PASS = {"cpu": 4096}
 
 # By these parts BERT, RoBERTa, ELECTRA and their descendants are known.
 _PARTS_OF_A_LAYER = (
@@ -90,11 +90,11 @@ class PackedEncoder:
             groups: of that packing.
             slots: ``[R]``, the slot to look at in each row, in the order of the packing.
         """
-        passes = list(in_passes(groups, _SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
+        passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
-        starts = [0, *accumulate(sizes)]
-        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=False)
+        starts = [0, *accumulate(sizes[:-1])]
+        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=True)
         return torch.cat([self._pass(part, one, own - start) for part, one, own, start in parts])
 
     def _pass(self, hidden: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:

@@ -35,8 +35,11 @@ class Group:
 
     def part(self, start: int, end: int) -> Group:
         """The rows from ``start`` to before ``end``."""
-        rows = range(self.rows)[start:end]
-        return Group(len(rows), self.length, None if self.keys is None else self.keys[start:end])
+        rows = len(range(self.rows)[start:end])
+        if rows == self.rows:
+            return self
+        keys = None if self.keys is None else self.keys[start:end]
+        return Group(rows, self.length, None if keys is None or bool(keys.all()) else keys)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bench import growth, limit, prediction, timing
+from bench import __main__ as command
+from bench import adaptation, growth, iteration, limit, prediction, timing
+from bench.table import markdown
 from bench.timing import alternate
 from bench.workload import Workload, dataset_of, language_model
+from openprompt_meta.learners import MetaLearner
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,15 +89,98 @@ def test_one_command_writes_a_table_and_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_encoder
-def test_prediction_is_explained_by_tokens_that_add_up() -> None:
-    found = prediction.measure(Workload("minilm", shot=1, way=2), rounds=2, texts=6)
+def test_prediction_is_explained_by_the_tokens_that_are_read() -> None:
+    found = prediction.measure(Workload("minilm", shot=1, way=2), rounds=2, texts=40)
     tokenizer = language_model("minilm", "float32").tokenizer
-    lengths = [len(tokenizer(text)["input_ids"]) for text in dataset_of("short").test.texts[:6]]
-    tokens = found["tokens a text"]
-    template, prompt = 4, 8  # "Topic is [MASK]." and the length of a prompt
-    assert tokens["bare encoder"] == tokens["bare encoder, sorted"] == max(lengths)  # one batch, padded
-    assert tokens["query vectors"] == pytest.approx(sum(lengths) / 6 + template)
-    assert tokens["reading with prompts"] == pytest.approx(sum(lengths) / 6 + template + prompt)
-    assert sum(found["breakdown"].values()) == pytest.approx(1)
-    rate, share = found["texts/s"], found["shares"]["prediction, of the bare encoder"]
-    assert share == pytest.approx(rate["prediction"] / rate["bare encoder"])
+    lengths = [len(tokenizer(text)["input_ids"]) for text in dataset_of("short").test.texts[:40]]
+    mean, (template, prompt) = sum(lengths) / 40, (4, 8)  # "Topic is [MASK]." and the length of a prompt
+    assert found["tokens a text, padding and all"] == {
+        "query vectors": pytest.approx(mean + template),
+        "reading with prompts": pytest.approx(mean + template + prompt),
+        "bare encoder": pytest.approx((32 * max(lengths[:32]) + 8 * max(lengths[32:])) / 40),
+        "bare encoder, by length": max(lengths),
+    }
+    rate = found["texts/s"]
+    assert found["shares"]["prediction, seen before, of the bare encoder, by length"] == pytest.approx(
+        rate["prediction, seen before"] / rate["bare encoder, by length"]
+    )
+    assert rate["prediction"] < rate["prediction, seen before"], "query vectors come from disk"
+
+
+def test_adaptation_takes_fifteen_steps_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    judge = MetaLearner.judge
+    monkeypatch.setattr(MetaLearner, "judge", lambda self, task, n: steps.append(n) or judge(self, task, 1))
+    found = adaptation.measure(Workload("minilm", shot=1, way=2, query=1), rounds=2)
+    assert steps == [15] * 4
+    assert found["ratio"] == found["seconds"]["plain"] / found["seconds"]["fast"]
+
+
+def test_the_table_says_of_each_figure_what_it_is() -> None:
+    results = {
+        "machine": {"threads": 2, "cores": 4},
+        "clock": "wall",
+        "rounds": 3,
+        "iteration": [{"setting": "a", "seconds": {"fast": 2.0}, "ratio": {"plain": 4.0}, "breakdown": {"gelu": 0.1}}],
+        "limit": [{"setting": "b", "gigaflop/s": 60.0, "peak gigaflop/s": 100.0, "reached": 0.6}],
+        "adaptation": [{"setting": "c", "seconds": {"fast": 1.0}, "ratio": 4.2}],
+        "prediction": [
+            {
+                "setting": "d",
+                "shares": {"prediction, of the bare encoder": 0.5},
+                "tokens a text, padding and all": {"query vectors": 13.0},
+                "breakdown": {"tokens": 0.01},
+            }
+        ],
+        "memory": [{"setting": "e", "megabytes": {"fast": 100.0, "plain": 400.0}, "fast/plain": 0.25}],
+    }
+    text = markdown(results)
+    for expected in (
+        "wall times, taken in turn in one process, best of 3, with 2 threads on 4 cores",
+        "meta-iteration, a: fast 2.00 s",
+        "4.0 times as fast as plain",
+        "60 of 100 Gflop/s, 60%",
+        "c: 1.00 s, 4.2 times as fast as plain",
+        "prediction, of the bare encoder: 0.50 of its texts a second",
+        "query vectors 13.0",
+        "fast 100 MB, plain 400 MB, 0.25 of it",
+    ):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--rounds", "1"], "--rounds 1"),
+        (["--shots", "0"], "--shots [0]"),
+        (["--models", "gpt"], "invalid choice: 'gpt'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        ([], {"minilm-mlm, short texts, 1-shot", "minilm-mlm, long texts, 1-shot", "bert-base, short texts, 1-shot"}),
+        (["--models", "bert-base"], {"bert-base, short texts, 1-shot", "bert-base, long texts, 1-shot"}),
+        (["--kinds", "short", "--models", "minilm"], {"minilm, short texts, 1-shot"}),
+    ],
+)
+def test_by_default_only_what_takes_minutes_is_measured_and_otherwise_what_is_asked_for(
+    arguments: list[str], settings: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = {"seconds": {"fast": 1.0}, "ratio": {}, "breakdown": {}}
+    monkeypatch.setattr(iteration, "measure", lambda work, rounds, full: {"setting": str(work), **found})
+    fixed = ["bench", "--only", "iteration", "--shots", "1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*fixed, *arguments])
+    command.main()
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert {one["setting"] for one in results["iteration"]} == settings
+    assert results["rounds"] == 3

@@ -20,7 +20,7 @@ from openprompt_meta.model import (
     PackedClassifier,
     load_mlm,
 )
-from openprompt_meta.model.packed_encoder import PackedEncoder
+from openprompt_meta.model.packed_encoder import SLOTS_OF_A_PASS, PackedEncoder
 from openprompt_meta.model.vocabulary_head import vocabulary_head
 from openprompt_meta.prompts import HandCraftedVerbalizer, PromptPoolTemplate, RepVerbalizer
 
@@ -137,7 +137,11 @@ def test_a_model_that_is_built_otherwise_is_refused_with_the_class_that_takes_it
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_compiled_layers_say_the_same(tiny: Callable[[str], LoadedMLM]) -> None:
+@pytest.mark.parametrize("slots", [40, 4096], ids=["several passes", "one pass"])
+def test_compiled_layers_say_the_same(
+    slots: int, tiny: Callable[[str], LoadedMLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SLOTS_OF_A_PASS, "cpu", slots)
     mlm = tiny("bert")
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
     texts = EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))

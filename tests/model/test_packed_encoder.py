@@ -49,7 +49,7 @@ def test_features_and_gradients_are_those_of_the_whole_forward_pass(
     tiny_mlm_folder: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(module._SLOTS_OF_A_PASS, "cpu", slots)
+    monkeypatch.setitem(module.SLOTS_OF_A_PASS, "cpu", slots)
     model = double(tiny_mlm_folder(family)).model
     batch = batch_of(model.config.vocab_size)
     embeds = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()  # [B, L, d_i]
@@ -120,3 +120,18 @@ def test_linear_layers_see_no_padding_and_the_last_one_the_mask_alone(tiny: Call
         "1.query": texts,
         "1.wide": texts,
     }
+
+
+def test_passes_on_a_cpu_are_no_larger_than_they_should_be(
+    tiny: Callable[[str], LoadedMLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("bert").model
+    encoder = packed_encoder(model)
+    assert encoder is not None
+    monkeypatch.setitem(module.SLOTS_OF_A_PASS, "cpu", 14)
+    seen: list[int] = []
+    model.bert.encoder.layer[0].attention.self.key.register_forward_hook(
+        lambda module, inputs, output: seen.append(len(inputs[0]))
+    )
+    encoder.at_mask(batch_of(model.config.vocab_size))
+    assert seen == [4 + 4, 7 + 7, 12]  # the shortest row is padded by one: cheaper than a group of its own

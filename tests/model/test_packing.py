@@ -69,7 +69,8 @@ def test_rows_of_one_length_are_not_padded_and_on_a_cpu_none_are() -> None:
 def test_passes_hold_every_row_once_in_order_and_are_full_but_never_fuller(
     shapes: list[tuple[int, int]], most: int
 ) -> None:
-    keys = [torch.arange(rows * length).view(rows, 1, 1, length) for rows, length in shapes]
+    numbers = [torch.arange(rows * length).view(rows, 1, 1, length) for rows, length in shapes]
+    keys = [torch.nn.functional.pad(number, (0, 1)) for number in numbers]  # a zero each: no part is without padding
     groups = [Group(rows, length, key) for (rows, length), key in zip(shapes, keys, strict=True)]
     passes = list(in_passes(groups, most))
     found = [(part.length, row.flatten().tolist()) for one in passes for part in one for row in _keys(part)]
@@ -79,6 +80,14 @@ def test_passes_hold_every_row_once_in_order_and_are_full_but_never_fuller(
         assert size <= most or sum(group.rows for group in one) == 1
     for size, following in zip(sizes, passes[1:], strict=False):
         assert size + following[0].length > most, "the next row would have gone in"
+
+
+def test_a_part_of_a_group_masks_no_more_than_it_must() -> None:
+    keys = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 1]]).bool().view(3, 1, 1, 3)
+    padded, full = next(in_passes([Group(3, 3, keys)], 3)), list(in_passes([Group(3, 3, keys)], 6))[1]
+    assert padded[0].keys is not None
+    assert padded[0].keys.tolist() == [[[[True, True, False]]]]
+    assert full == [Group(1, 3, None)]
 
 
 def _keys(group: Group) -> torch.Tensor:
