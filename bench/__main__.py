@@ -44,7 +44,13 @@ def main() -> None:
         choices=models,
         help="everything with these; by default minilm-mlm, and meta-iterations on short texts with bert-base",
     )
-    parser.add_argument("--kinds", nargs="+", choices=("short", "long"), default=["short", "long"])
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=("short", "long"),
+        default=["short", "long"],
+        help="of texts; adaptation to long ones is measured with --models or --full only",
+    )
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5], help="adaptation and prediction: the most")
     parser.add_argument(
         "--full",
@@ -65,12 +71,18 @@ def main() -> None:
         for kind in options.kinds
         for shot in options.shots
     ]
+    asked = options.full or options.models
+    chosen = {part: [work for work in works if asked or _is_quick(part, work)] for part in options.only}
+    if not any(chosen.values()):
+        parser.error(
+            f"--only {' '.join(options.only)} --kinds {' '.join(options.kinds)}: takes long, so it is not measured by "
+            f"default; name the models, e.g. --models {_DEFAULT_MODELS[0]}, or give --full"
+        )
     clock = "processor" if options.cpu_time else "wall"
     results: dict[str, Any] = {"machine": _machine(), "clock": clock, "rounds": options.rounds}
-    for part in options.only:
+    for part, settings in chosen.items():
         results[part] = []
-        chosen = works if options.full or options.models else [work for work in works if _is_quick(part, work)]
-        for found in _PARTS[part](chosen, options):
+        for found in _PARTS[part](settings, options):
             results[part].append(found)
             write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
             write_whole(options.out / "results.md", markdown(results))

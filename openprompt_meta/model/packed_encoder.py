@@ -21,8 +21,8 @@ from openprompt_meta.prompts.query import evaluation_mode
 __all__ = ["SLOTS_OF_A_PASS", "PackedEncoder", "packed_encoder"]
 
 # How many slots go through all layers before the next do, by type of device. On a CPU few enough that much of what a
-# layer has written is still in the cache when the next one reads it (2048 to 8192 did equally well with MiniLM and
-# with a model of BERT's size); elsewhere all at once, because an accelerator gains by larger passes.
+# layer has written is still in the cache when the next one reads it (with MiniLM 2048 to 8192 did about equally well);
+# elsewhere all at once, because an accelerator gains by larger passes.
 SLOTS_OF_A_PASS = {"cpu": 4096}
 
 # By these parts BERT, RoBERTa, ELECTRA and their descendants are known.

@@ -154,6 +154,7 @@ def test_the_table_says_of_each_figure_what_it_is() -> None:
         (["--rounds", "1"], "--rounds 1"),
         (["--shots", "0"], "--shots [0]"),
         (["--models", "gpt"], "invalid choice: 'gpt'"),
+        (["--only", "adaptation", "--kinds", "long"], "name the models, e.g. --models minilm-mlm"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
