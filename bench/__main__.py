@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from bench import adaptation, growth, iteration, limit, memory, prediction, timing
 from bench.table import markdown
-from bench.workload import PACKAGED, Workload, results_folder
+from bench.workload import MOST_SHOTS, PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_whole
 
@@ -60,9 +60,14 @@ def main() -> None:
     parser.add_argument("--cpu-time", action="store_true", help="count time on the processor: for a busy machine")
     parser.add_argument("--out", type=Path, default=results_folder(), help="folder for table, JSON and figure")
     options = parser.parse_args()
-    if options.rounds < 2 or min(options.shots) < 1:
-        parser.error(f"--rounds {options.rounds}, --shots {options.shots}: expected 2 rounds and 1 shot or more")
-    options.out.mkdir(parents=True, exist_ok=True)
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds}: expected 2 or more, because the first one also warms up")
+    if not all(1 <= shots <= MOST_SHOTS for shots in options.shots):
+        parser.error(f"--shots {options.shots}: expected 1 to {MOST_SHOTS}")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {options.out}: cannot be made ({error.strerror}); name a folder that can be written")
     if options.cpu_time:
         timing.use_clock(time.process_time)
     works = [

@@ -25,6 +25,7 @@ from bench.timing import alternate, best_of, use_clock
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config import DatasetSection
 from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.use.base_model import load_base_model
 
 WAY, SHOT = 5, 5
@@ -52,7 +53,10 @@ def main() -> None:
     long = [" ".join(split.texts[(10 * i + j) % len(split)] for j in range(10)) for i in range(options.texts // 10)]
 
     classifier = MetaPromptClassifier(options.run)
-    classifier.fit(few, labels)  # loads the language model
+    try:
+        classifier.fit(few, labels)  # loads the language model
+    except OpenPromptMetaError as error:
+        parser.error(str(error))
     fitting = best_of(lambda: classifier.fit(few, labels), options.rounds)
     found: dict[str, Any] = {
         "threads": options.threads,

@@ -19,13 +19,14 @@ from openprompt_meta.methods import MetaPrompter, build_metaprompter
 from openprompt_meta.model import LoadedMLM, load_mlm
 from openprompt_meta.model.wrapping import wrap_texts
 
-__all__ = ["KINDS", "PACKAGED", "Workload", "dataset_of", "language_model", "results_folder"]
+__all__ = ["KINDS", "MOST_SHOTS", "PACKAGED", "Workload", "dataset_of", "language_model", "results_folder"]
 
 # Words a text: mean, deviation and bounds. Intents as in HWU64, news as in Reuters, of which many are short.
 KINDS = {"short": (7.0, 3.0, 2, 25), "long": (160.0, 100.0, 15, 400)}
 PACKAGED = ("minilm", "minilm-mlm")
 _CLASSES = 20
 _EACH = 40
+MOST_SHOTS = _EACH - 15  # the rest are queries
 _BUDGET = 220
 
 

@@ -152,7 +152,9 @@ def test_the_table_says_of_each_figure_what_it_is() -> None:
     ("arguments", "expected"),
     [
         (["--rounds", "1"], "--rounds 1"),
-        (["--shots", "0"], "--shots [0]"),
+        (["--shots", "0"], "--shots [0]: expected 1 to 25"),
+        (["--shots", "26"], "--shots [26]: expected 1 to 25"),
+        (["--out", "/dev/null/results"], "--out /dev/null/results: cannot be made"),
         (["--models", "gpt"], "invalid choice: 'gpt'"),
         (["--only", "adaptation", "--kinds", "long"], "name the models, e.g. --models minilm-mlm"),
     ],
