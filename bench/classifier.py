@@ -57,15 +57,15 @@ def main() -> None:
         classifier.fit(few, labels)  # loads the language model
     except OpenPromptMetaError as error:
         parser.error(str(error))
+    config = classifier.task_.meta.config
     fitting = best_of(lambda: classifier.fit(few, labels), options.rounds)
     found: dict[str, Any] = {
         "threads": options.threads,
         "clock": "processor" if options.cpu_time else "wall",
         "fit_seconds": fitting,
         "fit_examples": len(few),
-        "inner_steps": classifier.task_.meta.config.meta.inner_steps_eval,
+        "inner_steps": config.meta.inner_steps_eval,
     }
-    config = classifier.task_.meta.config
     bare = BareEncoder(load_base_model(config).loaded, config.dataset.max_seq_length)
     for name, texts in (("short", short), ("long", long)):
         times = alternate(
