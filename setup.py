@@ -8,9 +8,9 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 README = ROOT / "README.md"
 
-version = re.search(r'^__version__ = "(.+)"$', (ROOT / "openprompt_meta/__init__.py").read_text("utf-8"), re.M)
+version = re.search(r'^__version__ = "(.+)"$', (ROOT / "openprompt_meta/version.py").read_text("utf-8"), re.M)
 if version is None:
-    raise RuntimeError("openprompt_meta/__init__.py does not set __version__")
+    raise RuntimeError("openprompt_meta/version.py does not set __version__")
 
 setup(
     name="openprompt_meta",
@@ -26,7 +26,7 @@ setup(
             "py.typed",
             "data/demo/*",
             "data/facts/*",
-            "model/minilm_mlm_files/*",
+            "encoder/minilm_mlm_files/*",
             "serve/page/*",
             "tables/paper.json",
         ],

@@ -19,7 +19,7 @@ from bench import adaptation, growth, iteration, limit, memory, prediction, timi
 from bench.table import markdown
 from bench.workload import MOST_SHOTS, PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 
 _DEFAULT_MODELS = ("minilm-mlm", "bert-base")
 
@@ -89,8 +89,8 @@ def main() -> None:
         results[part] = []
         for found in _PARTS[part](settings, options):
             results[part].append(found)
-            write_whole(options.out / "results.json", json.dumps(results, indent=2) + "\n")
-            write_whole(options.out / "results.md", markdown(results))
+            write_atomic(options.out / "results.json", json.dumps(results, indent=2) + "\n")
+            write_atomic(options.out / "results.md", markdown(results))
     if "growth" in results:
         growth.draw(results["growth"], options.out / "growth.png")
     print(markdown(results))

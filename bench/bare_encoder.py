@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.model.length_groups import groups_by_length
+from openprompt_meta.encoder.batching import groups_by_length
+from openprompt_meta.encoder.loading import LoadedMLM
 
 __all__ = ["BareEncoder", "Division", "as_they_come", "by_length"]
 

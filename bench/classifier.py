@@ -23,10 +23,10 @@ import torch
 from bench.bare_encoder import BareEncoder, by_length
 from bench.timing import alternate, best_of, use_clock
 from openprompt_meta import MetaPromptClassifier
-from openprompt_meta.config import DatasetSection
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.classifier.base_model import load_base_model
+from openprompt_meta.config.schema import DatasetSection
+from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import OpenPromptMetaError
-from openprompt_meta.use.base_model import load_base_model
 
 WAY, SHOT = 5, 5
 

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.timing import alternate
 from bench.workload import Workload, language_model
-from openprompt_meta.model.packed_encoder import SLOTS_OF_A_PASS
+from openprompt_meta.encoder.packed import SLOTS_OF_A_PASS
 
 __all__ = ["measure"]
 

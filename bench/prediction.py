@@ -14,11 +14,10 @@ import torch
 from bench.bare_encoder import BareEncoder, as_they_come, by_length
 from bench.timing import alternate
 from bench.workload import Workload, dataset_of, language_model
-from openprompt_meta.methods.engine import build_texts
-from openprompt_meta.model import EncodedTexts, PlainTexts
-from openprompt_meta.model.query_vectors import query_vectors
-from openprompt_meta.model.token_rows import TokenRows
-from openprompt_meta.model.wrapping import wrap_texts
+from openprompt_meta.encoder.queries import query_vectors
+from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
+from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
+from openprompt_meta.methods.language_model import build_texts
 
 __all__ = ["measure"]
 
@@ -81,7 +80,7 @@ class _Predictor:
         self._loaded, self._config = language_model(work.model, work.precision), work.config("fast")
         method = work.method("fast")
         self._classifier, self.template = method.classifier, method.classifier.template
-        opened = method.learner.base_learner.open([method.sources["test"][0]])
+        opened = method.learner.inner_loop.open([method.sources["test"][0]])
         with torch.no_grad():
             opened.query_log_probabilities([self.template.pool], 0)  # fits the verbalizer
         self._verbalizer = opened.verbalizers[0]
@@ -91,12 +90,12 @@ class _Predictor:
         wrapper = self._loaded.wrapper(tokenizer=self._loaded.tokenizer, max_seq_length=budget)
         return wrap_texts(lines, self.template, wrapper)
 
-    def encode(self, lines: Sequence[str], cached: bool = False) -> EncodedTexts | PlainTexts:
+    def encode(self, lines: Sequence[str], cached: bool = False) -> TokenizedTexts | OpenPromptTexts:
         config = replace(self._config, run=replace(self._config.run, cache=cached))
         return build_texts(config, self._loaded, lines, self.template)
 
     @torch.no_grad()
-    def predict(self, encoded: EncodedTexts | PlainTexts) -> None:
+    def predict(self, encoded: TokenizedTexts | OpenPromptTexts) -> None:
         """With ``encoded`` used for the first time, this is what tokenises it and asks for query vectors."""
         reading = self._classifier.read_mask(encoded.batch(range(len(encoded))))
         self._verbalizer.log_probabilities(*reading)

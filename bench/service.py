@@ -27,8 +27,8 @@ from typing import Any
 
 import httpx
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.loading import open_dataset
 
 __all__ = ["Load", "main"]
 
@@ -85,7 +85,7 @@ def main() -> int:
 
 def _fitted(folder: Path) -> Path:
     """Five of the demo's test classes, five examples each, on the packaged encoder. The pool need not be trained."""
-    from openprompt_meta.use.classifier import MetaPromptClassifier
+    from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
     split = open_dataset(RunConfig().dataset).test
     by_class: dict[str, list[str]] = {}

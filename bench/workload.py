@@ -12,12 +12,13 @@ from typing import Any
 import torch
 import transformers
 
-from openprompt_meta.config import RunConfig, config_from_mapping
-from openprompt_meta.data import Split, TextDataset
-from openprompt_meta.learners import Task
-from openprompt_meta.methods import MetaPrompter, build_metaprompter
-from openprompt_meta.model import LoadedMLM, load_mlm
-from openprompt_meta.model.wrapping import wrap_texts
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.data.dataset import Split, TextDataset
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.wrapping import wrap_texts
+from openprompt_meta.learners.task import Task
+from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
 
 __all__ = ["KINDS", "MOST_SHOTS", "PACKAGED", "Workload", "dataset_of", "language_model", "results_folder"]
 

@@ -12,25 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from openprompt_meta.compat.import_hook import on_openprompt_import
 from openprompt_meta.errors import OpenPromptMetaError
+from openprompt_meta.version import __version__
 
 if TYPE_CHECKING:
-    from openprompt_meta.model import load_mlm
-    from openprompt_meta.prompts import (
-        DartVerbalizer,
-        HandCraftedVerbalizer,
-        PromptPool,
-        PromptPoolTemplate,
-        ProtoVerbalizer,
-        RepVerbalizer,
-        WarpVerbalizer,
-    )
-    from openprompt_meta.use.classifier import MetaPromptClassifier
-
-__version__ = "0.1.0"
+    from openprompt_meta.classifier.classifier import MetaPromptClassifier
+    from openprompt_meta.encoder.loading import load_mlm
+    from openprompt_meta.prompts.pool import PromptPool
+    from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+    from openprompt_meta.verbalizers.manual import ManualVerbalizer
+    from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+    from openprompt_meta.verbalizers.rep import RepVerbalizer
+    from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 __all__ = [
     "DartVerbalizer",
-    "HandCraftedVerbalizer",
+    "ManualVerbalizer",
     "MetaPromptClassifier",
     "OpenPromptMetaError",
     "PromptPool",
@@ -43,15 +39,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "DartVerbalizer": "openprompt_meta.prompts",
-    "HandCraftedVerbalizer": "openprompt_meta.prompts",
-    "MetaPromptClassifier": "openprompt_meta.use.classifier",
-    "PromptPool": "openprompt_meta.prompts",
-    "PromptPoolTemplate": "openprompt_meta.prompts",
-    "ProtoVerbalizer": "openprompt_meta.prompts",
-    "RepVerbalizer": "openprompt_meta.prompts",
-    "WarpVerbalizer": "openprompt_meta.prompts",
-    "load_mlm": "openprompt_meta.model",
+    "DartVerbalizer": "openprompt_meta.verbalizers.warp",
+    "ManualVerbalizer": "openprompt_meta.verbalizers.manual",
+    "MetaPromptClassifier": "openprompt_meta.classifier.classifier",
+    "PromptPool": "openprompt_meta.prompts.pool",
+    "PromptPoolTemplate": "openprompt_meta.prompts.pool_template",
+    "ProtoVerbalizer": "openprompt_meta.verbalizers.proto",
+    "RepVerbalizer": "openprompt_meta.verbalizers.rep",
+    "WarpVerbalizer": "openprompt_meta.verbalizers.warp",
+    "load_mlm": "openprompt_meta.encoder.loading",
 }
 
 
@@ -69,14 +65,12 @@ def __dir__() -> list[str]:
 
 
 def _register() -> None:
-    from openprompt_meta.model import registry as models
-    from openprompt_meta.openprompt_runs import processor as processors
-    from openprompt_meta.prompts import registry as prompts
+    from openprompt_meta.registration import register
 
-    for table in (prompts, models, processors):
-        table.register()
+    register()
 
 
 on_openprompt_import(
-    _register, users=["openprompt_meta.prompts", "openprompt_meta.model", "openprompt_meta.openprompt_runs"]
+    _register,
+    users=[f"{__name__}.{room}" for room in ("prompts", "verbalizers", "encoder", "openprompt_runs", "registration")],
 )

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from openprompt_meta.files import read_limited, write_whole
+from openprompt_meta.files import read_limited, write_atomic
 
 __all__ = ["DamagedFile", "bytes_of", "digest", "map_tensors", "packed", "read_tensors", "write_tensors"]
 
@@ -24,7 +24,7 @@ class DamagedFile(Exception):  # noqa: N818 - never leaves this package; it carr
 
 
 def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """``tensors`` and ``metadata`` as the bytes of a file, for :func:`~openprompt_meta.files.write_whole`."""
+    """``tensors`` and ``metadata`` as the bytes of a file, for :func:`~openprompt_meta.files.write_atomic`."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     content: bytes = safetensors.torch.save(plain, {**metadata, _DIGEST: digest(plain, metadata)})
     return content
@@ -32,7 +32,7 @@ def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write ``tensors`` and ``metadata`` to ``path``. ``OSError`` if that fails; what was there then stays."""
-    write_whole(path, packed(tensors, metadata))
+    write_atomic(path, packed(tensors, metadata))
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:

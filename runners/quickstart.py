@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from openprompt_meta.cli import exit_code_of
-from openprompt_meta.config import load_config, to_yaml
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.writing import to_yaml
 
 DEMO = Path(__file__).parents[1] / "yamls" / "demo.yaml"
 
@@ -34,8 +35,9 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         f"{meta.test_tasks} tasks; frozen encoder: {config.plm.model_path}."
     )
     # Only now, after the first line is out: torch and transformers take their time.
-    from openprompt_meta.report import Effort, write_report
-    from openprompt_meta.use.quickstart import QuickStart
+    from openprompt_meta.classifier.quickstart import QuickStart
+    from openprompt_meta.report.workbench import Effort
+    from openprompt_meta.report.writing import write_report
 
     quick = QuickStart(config, folder)
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")

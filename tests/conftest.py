@@ -23,7 +23,7 @@ atexit.register(shutil.rmtree, os.environ["OPENPROMPT_META_CACHE"], ignore_error
 import openprompt_meta  # noqa: E402, F401 - before any test module imports openprompt, which it makes importable
 
 if TYPE_CHECKING:
-    from openprompt_meta.model import LoadedMLM
+    from openprompt_meta.encoder.loading import LoadedMLM
 
 
 @pytest.fixture

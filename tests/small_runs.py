@@ -11,8 +11,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from openprompt_meta.config import RunConfig, config_from_mapping
-from openprompt_meta.runs import Run
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
 
 TOPICS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.config import load_config
+from openprompt_meta.config.loading import load_config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

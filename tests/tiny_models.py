@@ -15,7 +15,7 @@ import torch
 import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from openprompt_meta.model import LoadedMLM, load_mlm
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 
 __all__ = ["FAMILIES", "LABEL_WORDS", "WORDS", "tiny_mlm"]
 

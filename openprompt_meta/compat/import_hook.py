@@ -26,10 +26,10 @@ def on_openprompt_import(callback: Callable[[], None], *, users: Sequence[str] =
 
     Args:
         callback: What to call.
-        users: Packages that import ``openprompt`` and that ``callback`` imports in its turn. If it is one of
-            them that imports ``openprompt``, the callback waits until that package is complete; it would
-            meet it half imported otherwise. A missing OpenPrompt is reported with its remedy before any
-            line of them runs.
+        users: Modules, and packages whose modules import ``openprompt``, and that ``callback`` imports in its
+            turn. If it is one of them that imports ``openprompt``, the callback waits until that module is
+            complete; it would meet it half imported otherwise. A missing OpenPrompt is reported with its remedy
+            before any line of them runs. Modules called ``declarations`` are left alone: they need nothing.
 
     Raises:
         CompatibilityError: ``openprompt`` has been imported already and the versions do not fit. If it is
@@ -81,7 +81,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _NAME and fullname not in self.users:
+        if fullname != _NAME and not self._is_user(fullname):
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)  # finders older than PEP 451 have none
@@ -93,6 +93,10 @@ class _Finder(MetaPathFinder):
                     spec.loader = wrapper(spec.loader)
                 return spec
         return None
+
+    def _is_user(self, fullname: str) -> bool:
+        package, _, name = fullname.rpartition(".")
+        return fullname in self.users or (package in self.users and name != "declarations")
 
     def call_back_if_due(self) -> None:
         if self.callbacks_due and self.users_in_progress == 0:

@@ -195,7 +195,7 @@ class ProtoVerbalizerSection(_SoftVerbalizerSection):
 
 @dataclass(frozen=True, kw_only=True)
 class ManualVerbalizerSection:
-    """``manual_verbalizer``: see :class:`openprompt_meta.HandCraftedVerbalizer`."""
+    """``manual_verbalizer``: see :class:`openprompt_meta.ManualVerbalizer`."""
 
     aggregation: Aggregation = "logits"
     """How the words of a class are joined: mean of logits, or of probabilities."""

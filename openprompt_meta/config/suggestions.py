@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import difflib
 
-from openprompt_meta.config.keys import describe, key_at, section_keys, section_types
+from openprompt_meta.config.keys import (
+    describe,
+    key_at,
+    section_keys,
+    section_types,
+)
 from openprompt_meta.config.schema import METHOD_SECTIONS, VERBALIZER_SECTIONS
 
 __all__ = ["FILE_KEYS", "nearest_key"]

@@ -10,7 +10,12 @@ import yaml
 
 from openprompt_meta.config.format_version import FORMAT_VERSION, KEY
 from openprompt_meta.config.keys import Key, describe
-from openprompt_meta.config.schema import METHOD_SECTION_OF, METHOD_SECTIONS, VERBALIZER_SECTIONS, RunConfig
+from openprompt_meta.config.schema import (
+    METHOD_SECTION_OF,
+    METHOD_SECTIONS,
+    VERBALIZER_SECTIONS,
+    RunConfig,
+)
 
 __all__ = ["to_mapping", "to_yaml"]
 

@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from openprompt_meta.data.dataset import Split
-from openprompt_meta.data.draws import draw
 from openprompt_meta.errors import DataError
 
-__all__ = ["Episode", "EpisodeSampler"]
+__all__ = ["Episode", "EpisodeSampler", "seeded_sample"]
+
+# MERGED FROM data.draws: "Random draws that depend on a key and nothing else.\n\nLibrary generators promise the same bits from release to release, but not the same samples or shuffles. An episode has\nto be the same on every machine and in ten years' time, so the few lines that turn bits into a draw stand here."
+
+T = TypeVar("T")
+
+
+def seeded_sample(items: Sequence[T], count: int, *key: str | int) -> list[T]:
+    """``count`` different ``items`` in random order, every ordered choice equally likely, determined by ``key``.
+
+    A shorter draw with the same items and key is the beginning of a longer one. ``ValueError`` if there are fewer
+    than ``count`` items.
+    """
+    if not 0 <= count <= len(items):
+        raise ValueError(f"cannot draw {count} of {len(items)} items")
+    words = _words(key)
+    # Fisher-Yates from the front; only the places that were swapped are kept, so a draw costs O(count).
+    moved: dict[int, int] = {}
+    drawn = []
+    for place in range(count):
+        other = place + _below(len(items) - place, words)
+        drawn.append(items[moved.get(other, other)])
+        moved[other] = moved.get(place, place)
+    return drawn
+
+
+def _words(key: tuple[str | int, ...]) -> Iterator[int]:
+    """An endless stream of 64-bit words: hashes of the key and a counter."""
+    # repr tells 1 from "1" and keeps ("ab", "c") apart from ("a", "bc"); it does not depend on PYTHONHASHSEED.
+    stem = repr(key).encode("utf-8")
+    counter = 0
+    while True:
+        block = hashlib.blake2b(stem + counter.to_bytes(8, "little")).digest()
+        for start in range(0, len(block), 8):
+            yield int.from_bytes(block[start : start + 8], "little")
+        counter += 1
+
+
+def _below(bound: int, words: Iterator[int]) -> int:
+    """A uniform number in ``[0, bound)``. Words past the last whole multiple of ``bound`` are thrown away."""
+    limit = (1 << 64) - (1 << 64) % bound
+    return next(word for word in words if word < limit) % bound
+
+
+# MERGED FROM data.episodes: 'N-way K-shot episodes with Q queries a class, each drawn from ``(seed, split, index)`` alone.'
 
 
 @dataclass(frozen=True)
@@ -73,11 +118,11 @@ class EpisodeSampler:
             raise DataError(f"Episode {index} was asked for; episodes are numbered from 0 and have no last one.")
         key = (self.seed, self.split.name, index)
         # Sorted, so that the draw does not depend on the order in which a file happens to list the classes.
-        classes = tuple(draw(sorted(self.split.classes), self.ways, "classes", *key))
+        classes = tuple(seeded_sample(sorted(self.split.classes), self.ways, "classes", *key))
         support: list[int] = []
         query: list[int] = []
         for name in classes:
-            drawn = draw(self.split.indices[name], self.queries + self.shots, "texts", *key, name)
+            drawn = seeded_sample(self.split.indices[name], self.queries + self.shots, "texts", *key, name)
             query += drawn[: self.queries]
             support += drawn[self.queries :]
         return Episode(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from openprompt_meta.config.yaml_file import read_yaml
-from openprompt_meta.data.strict_json import read_json
 from openprompt_meta.errors import ConfigError, DataError
+from openprompt_meta.json_files import read_json
 
 __all__ = ["label_words_from", "read_label_words", "resolve_label_words", "words_of_class_name"]
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from openprompt_meta.data.cleaning import (
+from openprompt_meta.config.schema import DatasetSection
+from openprompt_meta.data.checks import (
     classes_in_two_splits,
     drop_small_classes,
     dropped,
@@ -16,14 +17,17 @@ from openprompt_meta.data.cleaning import (
 from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.data.label_words import label_words_from, read_label_words, resolve_label_words
-from openprompt_meta.data.readers import Records, read
-from openprompt_meta.data.readers.records import ClassNames
+from openprompt_meta.data.readers.find import read_records
+from openprompt_meta.data.readers.processor import read_processor
+from openprompt_meta.data.readers.records import ClassNames, Records
 from openprompt_meta.data.splits import ClassSplit, random_class_split, read_class_splits
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["as_found", "by_class", "choose_splits", "load", "mismatches", "word_sources"]
+__all__ = ["as_found", "by_class", "choose_splits", "load", "mismatches", "open_dataset", "word_sources"]
 
 logger = logging.getLogger(__name__)
+
+# MERGED FROM data.loading: 'The one call of a run: read, split by class, add label words, refuse what would spoil the result.'
 
 SplitChoice = str | Path | ClassSplit
 WordChoice = str | Path | Mapping[str, str | Sequence[str]] | None
@@ -83,7 +87,7 @@ def load(
     records = (
         source
         if isinstance(source, Records)
-        else read(
+        else read_records(
             source,
             format=format,
             name=name,
@@ -280,3 +284,38 @@ def _warn_of_conflicts(dataset: TextDataset) -> None:
             crossing,
             doubtful,
         )
+
+
+# MERGED FROM data.configured: "The data set that a run's configuration names."
+
+
+def open_dataset(section: DatasetSection) -> TextDataset:
+    """Read, split and check the data of a ``dataset`` section. :class:`DataError` if that cannot be done."""
+    return load(
+        _source(section),
+        format="auto" if section.format == "processor" else section.format,
+        name=section.name,
+        text_column=section.text_column,
+        label_column=section.label_column,
+        config=section.hub_config,
+        split=section.splits,
+        counts=section.split_counts,
+        seed=section.split_seed,
+        fold=section.split_fold,
+        label_words=section.label_words,
+        drop=section.drop,
+        min_samples=section.min_samples,
+    )
+
+
+def _source(section: DatasetSection) -> str | Records:
+    if section.format == "processor":
+        from openprompt.data_utils import PROCESSORS
+
+        if section.name not in PROCESSORS:
+            raise DataError(
+                f"OpenPrompt has no data processor {section.name!r}.{did_you_mean(section.name, PROCESSORS)} "
+                f"It has: {', '.join(sorted(PROCESSORS))}."
+            )
+        return read_processor(PROCESSORS[section.name](), section.path or ".")
+    return section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openprompt_meta.data.dataset import SPLIT_NAMES
-from openprompt_meta.data.draws import draw
-from openprompt_meta.data.strict_json import read_json
+from openprompt_meta.data.episodes import seeded_sample
 from openprompt_meta.errors import DataError, did_you_mean
+from openprompt_meta.json_files import read_json
 
 __all__ = ["ClassSplit", "class_split_from", "random_class_split", "read_class_splits"]
 
@@ -60,7 +60,7 @@ def random_class_split(classes: Iterable[str], counts: Sequence[int], *, seed: i
             f"{counts[0]} + {counts[1]} + {counts[2]} = {sum(counts)} classes were asked for, but the data has "
             f"{len(names)}. Lower the counts."
         )
-    drawn = draw(names, sum(counts), "class split", seed, fold)
+    drawn = seeded_sample(names, sum(counts), "class split", seed, fold)
     train, valid = counts[0], counts[0] + counts[1]
     return ClassSplit(tuple(drawn[:train]), tuple(drawn[train:valid]), tuple(drawn[valid:]))
 

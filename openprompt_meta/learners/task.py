@@ -1,13 +1,17 @@
-"""A task as learners see it: batches of tensors, classes and their words."""
+"""A task as learners see it, and the interfaces of learners: what evaluates a task, and what learns across tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-__all__ = ["Batch", "Task"]
+__all__ = ["Batch", "MetaLearner", "MetaStep", "Task", "TaskLearner", "TaskOutcome", "accuracy_of"]
+
+# MERGED FROM learners.task: 'A task as learners see it: batches of tensors, classes and their words.'
 
 Batch = Mapping[str, Tensor]
 
@@ -21,7 +25,7 @@ class Task:
         classes: names; label ``i`` means ``classes[i]``.
         label_words: words of each class, for hand-crafted verbalizers.
         support: a wrapped batch with ``label``, to adapt to.
-        query: a wrapped batch with ``label``, to be judged on.
+        query: a wrapped batch with ``label``, to be evaluated on.
     """
 
     index: int
@@ -29,3 +33,66 @@ class Task:
     label_words: Mapping[str, Sequence[str]]
     support: Batch
     query: Batch
+
+
+# MERGED FROM learners.meta_learner: 'The interfaces of learners: what evaluates a task, and what learns across tasks. A run sees these and nothing else.'
+
+
+@dataclass(frozen=True)
+class MetaStep:
+    """One meta-iteration in numbers, averaged over its tasks."""
+
+    loss: float
+    accuracy: float
+    inner_losses: list[float]
+    gradient_norm: float
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """One task evaluated after adaptation."""
+
+    index: int
+    accuracy: float
+    loss: float
+    inner_losses: list[float]
+    log_probabilities: Tensor
+    """``[n, C]``, on the CPU."""
+
+
+class TaskLearner(ABC):
+    """Learns a task from its support set and evaluates its query set."""
+
+    def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """The tasks in their order, as many together as are evaluated side by side: one, unless a learner can more."""
+        return ([task] for task in tasks)
+
+    @abstractmethod
+    def evaluate_batch(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
+        """Learn each task by ``steps`` steps and evaluate its query set; nothing is kept of it afterwards."""
+
+    def evaluate(self, task: Task, steps: int) -> TaskOutcome:
+        """:meth:`evaluate_batch` for one task."""
+        (outcome,) = self.evaluate_batch([task], steps)
+        return outcome
+
+
+class MetaLearner(TaskLearner):
+    """Learns from tasks what the next ones start from.
+
+    Attributes:
+        meta_parameters: what is learned: a pool of prompts, or whatever else a method tunes across tasks.
+        optimizer: the outer loop's.
+    """
+
+    meta_parameters: nn.Module
+    optimizer: torch.optim.Optimizer
+
+    @abstractmethod
+    def meta_step(self, tasks: Sequence[Task]) -> MetaStep:
+        """Learn from a batch of tasks."""
+
+
+def accuracy_of(log_probabilities: Tensor, task: Task) -> float:
+    """The share of a task's query set whose likeliest class is the right one."""
+    return (log_probabilities.argmax(dim=-1) == task.query["label"]).float().mean().item()

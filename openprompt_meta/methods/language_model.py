@@ -1,18 +1,41 @@
-"""The language model that a run's configuration asks for: where, how exact, how it attends."""
+"""The language model that a run's configuration asks for: loaded, copied to be tuned, and the engine that runs it."""
 
 from __future__ import annotations
 
+import copy
 import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
+from torch import nn
 
-from openprompt_meta.config import RunConfig
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier, vocabulary_head
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.packed import PackedClassifier, packed_encoder
+from openprompt_meta.encoder.queries import default_cache_folder
+from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.model import LoadedMLM, load_mlm
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
-__all__ = ["load_language_model", "product_precision", "torch_device", "torch_precision"]
+__all__ = [
+    "TunedParameters",
+    "build_classifier",
+    "build_texts",
+    "load_language_model",
+    "own_copy",
+    "parameters_of",
+    "product_precision",
+    "tokens_at_once",
+    "torch_device",
+    "torch_precision",
+]
 
 logger = logging.getLogger(__name__)
+
+# MERGED FROM methods.language_model: "The language model that a run's configuration asks for: where, how exact, how it attends."
 
 
 def load_language_model(config: RunConfig) -> LoadedMLM:
@@ -70,3 +93,88 @@ def _has_bfloat16(device: torch.device) -> bool:
     # torch has no public question for this; without the private one the answer is the careful one.
     asks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in asks)
+
+
+# MERGED FROM methods.tuned_model: "A language model of a method's own, to be tuned."
+
+
+def own_copy(loaded: LoadedMLM) -> LoadedMLM:
+    """The language model once more, free to be changed; one copy for a method, whatever the number of its tasks.
+
+    In float32 at least: half precision would round away the small steps that tune it.
+    """
+    model = copy.deepcopy(loaded.model)
+    model.to(torch.promote_types(model.dtype, torch.float32))
+    return loaded._replace(model=model.requires_grad_(True))
+
+
+def parameters_of(model: nn.Module) -> list[nn.Parameter]:
+    """All of a model's parameters, tied ones once: 109.5 million for BERT with its vocabulary head."""
+    return list(model.parameters())
+
+
+class TunedParameters(nn.Module):
+    """Parameters of several modules under one roof, for an optimiser and for checkpoints.
+
+    It holds the parameters themselves, tied ones once, so that a checkpoint has every number once.
+
+    Args:
+        modules: by the names to save their parameters under.
+        **parameters: single ones.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module], **parameters: nn.Parameter) -> None:
+        super().__init__()
+        for name, parameter in parameters.items():
+            self.register_parameter(name, parameter)
+        for owner, module in modules.items():
+            for name, parameter in module.named_parameters():
+                self.register_parameter(f"{owner}/{name}".replace(".", "/"), parameter)  # torch refuses dots
+
+
+# MERGED FROM methods.engine: "`run.engine`: the same mathematics by OpenPrompt's own passes, or with less work."
+
+
+def build_classifier(
+    config: RunConfig,
+    loaded: LoadedMLM,
+    template: PromptPoolTemplate,
+    verbalizer: EpisodicVerbalizer,
+    tuned: bool = False,
+) -> MaskClassifier:
+    """The fastest classifier that takes the language model, frozen or ``tuned``, or the plain one."""
+    dropout = config.plm.dropout
+    kind: Callable[..., MaskClassifier] = MaskClassifier
+    knows_head = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
+    if config.run.engine == "fast" and knows_head:
+        packs = not dropout and packed_encoder(loaded.model) is not None
+        kind = partial(PackedClassifier, compiled=config.plm.compile) if packs else MaskOnlyClassifier
+    classifier = kind(loaded.model, template, verbalizer, freeze_plm=not tuned, plm_eval_mode=not dropout)
+    loaded.model.requires_grad_(tuned)  # OpenPrompt takes evaluation mode for a wish to freeze
+    classifier.to(loaded.model.device)
+    classifier.train(dropout)
+    return classifier
+
+
+def build_texts(
+    config: RunConfig,
+    loaded: LoadedMLM,
+    texts: Sequence[str],
+    template: PromptPoolTemplate,
+    show_progress: bool = False,
+    queries: bool = True,
+) -> TokenizedTexts | OpenPromptTexts:
+    """The texts of a split, to be batched; without ``queries`` if nobody asks for them, or the model is tuned."""
+    wrapper = loaded.wrapper(tokenizer=loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
+    if config.run.engine == "plain":
+        return OpenPromptTexts(texts, template, wrapper, loaded.model.device)
+    cache = default_cache_folder() if config.run.cache else None
+    return TokenizedTexts(texts, template, wrapper, queries, loaded.model.device, cache, show_progress)
+
+
+def tokens_at_once(config: RunConfig) -> int:
+    """How many tokens of support texts go through the model side by side.
+
+    One task at a time in the plain engine, and with dropout, whose random numbers belong to a task.
+    """
+    return 0 if config.run.engine == "plain" or config.plm.dropout else config.run.tokens_at_once

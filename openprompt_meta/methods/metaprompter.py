@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data import TextDataset
-from openprompt_meta.learners import GradientLearner, PoolClones
-from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.learners.adapters import PoolClones
+from openprompt_meta.learners.meta import GradientLearner
+from openprompt_meta.methods.building import (
+    inner_loop,
+    meta_learner,
+    pool_template,
+    task_sources,
+    verbalizer_of,
+)
+from openprompt_meta.methods.language_model import build_classifier, build_texts, tokens_at_once
 from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.prompting import base_learner, meta_learner, pool_template, task_sources, verbalizer_of
-from openprompt_meta.model import LoadedMLM, MaskClassifier
 
 __all__ = ["MetaPrompter", "build_metaprompter"]
 
@@ -31,7 +39,7 @@ def build_metaprompter(
     template = pool_template(config, loaded, dataset, seed)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed))
     adapter = PoolClones(template.pool, meta.inner_lr, meta.first_order, meta.inner_parameters)
-    base = base_learner(config, classifier, seed, tokens_at_once(config))
+    base = inner_loop(config, classifier, seed, tokens_at_once(config))
     has_choice = template.pool.num_prompts > 1  # a single prompt is never asked for
     return MetaPrompter(
         learner=meta_learner(config, template.pool, base, adapter),

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data import TextDataset
-from openprompt_meta.learners import GradientLearner, InnerSteps, InPlace, PoolClones
-from openprompt_meta.methods.engine import build_classifier, build_texts, tokens_at_once
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.learners.adapters import InPlace, PoolClones
+from openprompt_meta.learners.meta import GradientLearner
+from openprompt_meta.learners.optim import InnerSteps
+from openprompt_meta.methods.building import (
+    inner_loop,
+    meta_learner,
+    pool_template,
+    task_sources,
+    verbalizer_of,
+)
+from openprompt_meta.methods.language_model import (
+    TunedParameters,
+    build_classifier,
+    build_texts,
+    own_copy,
+    parameters_of,
+    tokens_at_once,
+)
 from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.prompting import base_learner, meta_learner, pool_template, task_sources, verbalizer_of
-from openprompt_meta.methods.tuned_model import TunedParameters, own_copy, parameters_of
-from openprompt_meta.model import LoadedMLM, MaskClassifier
-from openprompt_meta.prompts import PromptPool
+from openprompt_meta.prompts.pool import PromptPool
 
 __all__ = ["build_metaprompting"]
 
@@ -54,12 +69,12 @@ def _both(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed:
     )
     learned = TunedParameters({"model": classifier.plm}, prompts=pool.prompts)
     groups: list[dict[str, Any]] = [{"params": [pool.prompts]}, {"params": model, "lr": section.model_outer_lr}]
-    return meta_learner(config, learned, base_learner(config, classifier, seed), adapter, groups)
+    return meta_learner(config, learned, inner_loop(config, classifier, seed), adapter, groups)
 
 
 def _prompt(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed: int) -> GradientLearner:
     """The prompt alone."""
     meta = config.meta
     adapter = PoolClones(pool, meta.inner_lr, meta.first_order, "prompts")
-    base = base_learner(config, classifier, seed, tokens_at_once(config))
+    base = inner_loop(config, classifier, seed, tokens_at_once(config))
     return meta_learner(config, pool, base, adapter, [{"params": [pool.prompts]}])

@@ -1,17 +1,57 @@
-"""What every method is to a run: something that judges tasks, and where tasks come from."""
+"""What every method is to a run: something that evaluates tasks, and where tasks come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from torch import Tensor
+
+from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.learners import TaskLearner
-from openprompt_meta.methods.task_source import TaskSource
-from openprompt_meta.model import MaskClassifier
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.learners.task import Task, TaskLearner
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["Method"]
+__all__ = ["Method", "TaskSource", "Texts"]
+
+# MERGED FROM methods.task_source: 'Tasks of a split: episodes of indices turned into batches of tensors.'
+
+
+class Texts(Protocol):
+    """The texts of a split in the form that a method's learner takes."""
+
+    def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """The texts at ``indices`` as tensors, with ``label`` ``[B]`` if labels are given."""
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """``source[index]`` is the task of that number, always the same one.
+
+    Attributes:
+        episodes: which texts make up which task.
+        texts: the split's texts, encoded.
+        label_words: words of its classes.
+    """
+
+    episodes: EpisodeSampler
+    texts: Texts
+    label_words: Mapping[str, Sequence[str]]
+
+    def __getitem__(self, index: int) -> Task:
+        episode = self.episodes[index]
+        return Task(
+            index=index,
+            classes=episode.classes,
+            label_words={name: self.label_words[name] for name in episode.classes if name in self.label_words},
+            support=self.texts.batch(episode.support, episode.support_labels),
+            query=self.texts.batch(episode.query, episode.query_labels),
+        )
+
+
+# MERGED FROM methods.method: 'What every method is to a run: something that evaluates tasks, and where tasks come from.'
 
 
 @dataclass(frozen=True)
@@ -19,7 +59,7 @@ class Method:
     """A method ready to be trained, if it is one that trains, and tested.
 
     Attributes:
-        learner: adapts to tasks and judges them; a :class:`~openprompt_meta.learners.MetaLearner` if there is
+        learner: adapts to tasks and evaluates them; a :class:`~openprompt_meta.learners.MetaLearner` if there is
             something to learn across tasks.
         sources: tasks of the splits ``train``, ``valid`` and ``test``, the same for every method of a seed.
         num_parameters: how many numbers are tuned, across tasks or inside one.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data import TextDataset
-from openprompt_meta.methods.encoder_tuning import build_contrastive, build_fine_tuning
-from openprompt_meta.methods.frozen_features import (
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.methods.baselines import (
+    build_contrastive,
+    build_fine_tuning,
     build_logistic_regression,
     build_mask_prototypes,
     build_mean_prototypes,
@@ -17,7 +19,6 @@ from openprompt_meta.methods.metaprompter import build_metaprompter
 from openprompt_meta.methods.metaprompting import build_metaprompting
 from openprompt_meta.methods.method import Method
 from openprompt_meta.methods.verbalizer_tuning import build_verbalizer_tuning
-from openprompt_meta.model import LoadedMLM
 
 __all__ = ["METHODS", "build_method"]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data import TextDataset
-from openprompt_meta.learners import AdaptingLearner, InnerSteps, InPlace
-from openprompt_meta.methods.engine import build_classifier, build_texts
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.learners.adapters import InPlace
+from openprompt_meta.learners.meta import AdaptingLearner
+from openprompt_meta.learners.optim import InnerSteps
+from openprompt_meta.methods.building import inner_loop, task_sources, verbalizer_of
+from openprompt_meta.methods.language_model import build_classifier, build_texts, own_copy, parameters_of
 from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.prompting import base_learner, task_sources, verbalizer_of
-from openprompt_meta.methods.tuned_model import own_copy, parameters_of
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.prompts import DiscreteTemplate
+from openprompt_meta.prompts.pool_template import DiscreteTemplate
 
 __all__ = ["build_verbalizer_tuning"]
 
@@ -30,7 +31,7 @@ def build_verbalizer_tuning(
         template.pool, [InnerSteps(model, section.lr, section.optimizer)], (section.lr, section.optimizer)
     )
     return Method(
-        learner=AdaptingLearner(base_learner(config, classifier, seed), adapter),
+        learner=AdaptingLearner(inner_loop(config, classifier, seed), adapter),
         sources=task_sources(
             config,
             dataset,

@@ -6,8 +6,7 @@
 * :mod:`~openprompt_meta.openprompt_runs.run`: the whole run.
 """
 
-from openprompt_meta.openprompt_runs.config import make_config, read_config
-from openprompt_meta.openprompt_runs.overrides import parse_overrides
+from openprompt_meta.openprompt_runs.config import make_config, parse_overrides, read_config
 from openprompt_meta.openprompt_runs.run import (
     CONFIG_FILE,
     OpenPromptResult,

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 
 __all__ = ["pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
@@ -49,7 +49,7 @@ def write_checkpoint(path: str | os.PathLike[str], tree: Any, *copies: str | os.
     """Write ``tree`` to ``path`` and the same to ``copies``, each whole or not at all."""
     content = pack(tree)
     for target in (path, *copies):
-        write_whole(target, content)
+        write_atomic(target, content)
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Any:

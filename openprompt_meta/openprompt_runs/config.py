@@ -1,26 +1,174 @@
-"""Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.
-
-OpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not
-choose before the command line can choose it.
-"""
+"""None"""
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from openprompt.config import get_conditional_config
+from openprompt.config import convert_cfg_to_dict, get_conditional_config
 from openprompt.data_utils import PROCESSORS
+from openprompt.default_config import get_default_config
 from openprompt.plms import _MODEL_CLASSES
+from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
 from yacs.config import CfgNode
 
-from openprompt_meta.config.yaml_file import read_yaml
+from openprompt_meta.config.yaml_file import parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
-from openprompt_meta.openprompt_runs.defaults import PROMPT_TABLES, Tree, default_tree, known_keys
-from openprompt_meta.openprompt_runs.overrides import Override, number_or_text, override_value
+from openprompt_meta.prompts.openprompt_config import OPENPROMPT_KEYS, SUPPLIED
 
-__all__ = ["make_config", "read_config"]
+__all__ = [
+    "PROMPT_TABLES",
+    "Override",
+    "Tree",
+    "default_tree",
+    "known_keys",
+    "make_config",
+    "number_or_text",
+    "override_value",
+    "parse_overrides",
+    "read_config",
+]
+
+# MERGED FROM openprompt_runs.overrides: "OpenPrompt's command-line overrides: `--train.num_epochs 2 --verbalizer warp_verbalizer --train.clean`."
+
+# A dotted key and the words that followed it.
+Override = tuple[str, tuple[str, ...]]
+
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+
+
+def number_or_text(text: str) -> float | str:
+    """``1e-3`` as the number that people mean, which YAML 1.1 takes for a word; other text as it is."""
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def parse_overrides(arguments: Sequence[str]) -> list[Override]:
+    """Pairs of key and words from what the command line has beyond its own options.
+
+    Raises:
+        ConfigError: a word stands before the first key.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            key, separator, value = argument[2:].partition("=")
+            found.append((key, [value] if separator else []))
+        elif not found:
+            raise ConfigError(f"{argument!r} belongs to no option. Write overrides as --train.num_epochs 2.")
+        else:
+            found[-1][1].append(argument)
+    return [(key, tuple(words)) for key, words in found]
+
+
+def override_value(words: Sequence[str], current: Any) -> Any:
+    """What an override gives the key that holds ``current``.
+
+    As in OpenPrompt, a switch is turned over by naming it and a list takes all words. A value may also be written
+    after a switch (``--train.clean true``).
+
+    Raises:
+        ValueError: with the reason, if the words say nothing for this key.
+    """
+    if not words:
+        if isinstance(current, bool):
+            return not current
+        raise ValueError("needs a value")
+    if isinstance(current, list):
+        values = [_scalar(word, "") for word in words]
+        return values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    if len(words) > 1:
+        raise ValueError(f"takes one value, got {', '.join(map(repr, words))}")
+    return _scalar(words[0], current)
+
+
+def _scalar(word: str, current: Any) -> Any:
+    try:
+        value = parse_yaml(word, "an override").content
+    except ConfigError:
+        return word
+    # A template text is no mapping, though it may look like one; a name may look like a number.
+    if isinstance(value, dict) or (isinstance(current, str) and current and not isinstance(value, str)):
+        return word
+    return value
+
+
+# MERGED FROM openprompt_runs.defaults: "What a run's configuration may hold: OpenPrompt's defaults, sections for our classes, and a few keys of ours."
+
+Tree = dict[str, Any]
+
+PROMPT_TABLES: dict[str, dict[str, type]] = {"template": TEMPLATE_CLASS, "verbalizer": VERBALIZER_CLASS}
+
+# What OpenPrompt's runners read, or its own YAMLs have, in the `optimize` of a template or verbalizer.
+_OPTIMIZE = ("name", "lr", "betas", "adam_epsilon", "weight_decay", "no_decay", "scheduler", "level")
+_SCHEDULER = ("type", "num_warmup_steps")
+
+_WORDS: Tree = {"parent_config": "verbalizer", "label_words": None, "file_path": None, "choice": None}
+_WARP: Tree = {**_WORDS, "optimize": {"lr": 0.01, "scheduler": None}}
+
+_SECTIONS: Tree = {
+    "prompt_pool_template": {
+        "parent_config": "template",
+        "text": None,
+        "file_path": None,
+        "choice": 0,
+        "optimize": {"name": "AdamW", "lr": 0.001, "adam_epsilon": 1.0e-8, "scheduler": None},
+    },
+    "rep_verbalizer": {**_WORDS, "optimize": None},
+    "proto_verbalizer": {**_WORDS, "optimize": None},
+    "warp_verbalizer": _WARP,
+    "dart_verbalizer": _WARP,
+}
+
+_KEYS: Tree = {
+    # OpenPrompt's freeze_para leaves dropout on; this also switches it off.
+    "plm": {"eval_mode": False},
+    # Read by OpenPrompt's runner for ProtoVerb, under this spelling, and in none of its defaults.
+    "train": {"train_verblizer": "alternate"},
+    # Arguments of our processors; see openprompt_meta.openprompt_runs.processor.
+    "dataset": {"num_classes": None, "shots": None, "dev_shots": None, "seed": None},
+}
+
+
+def default_tree() -> Tree:
+    """All sections with their defaults, as nested dictionaries that the caller may change."""
+    tree: Tree = convert_cfg_to_dict(get_default_config())
+    tree.update({name: _copied(section) for name, section in _SECTIONS.items()})
+    for name, keys in _KEYS.items():
+        tree[name].update(keys)
+    return tree
+
+
+def known_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The keys that the section at ``path`` may have; ``None`` if it is a value, which may be any mapping too."""
+    node: Any = default_tree()
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    own = tuple(node) if isinstance(node, dict) else None
+    if not path:
+        return (*(own or ()), *TEMPLATE_CLASS, *VERBALIZER_CLASS)
+    name, inner = path[0], path[1:]
+    for table in PROMPT_TABLES.values():
+        if name in table:
+            of_class = {(): _arguments(table[name]), ("optimize",): _OPTIMIZE, ("optimize", "scheduler"): _SCHEDULER}
+            return (*(own or ()), *of_class[inner]) if inner in of_class else None
+    return own
+
+
+def _arguments(prompt_class: type) -> tuple[str, ...]:
+    parameters = inspect.signature(prompt_class).parameters.values()
+    named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in SUPPLIED]
+    return (*named, *OPENPROMPT_KEYS)
+
+
+def _copied(section: Tree) -> Tree:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in section.items()}
+
+
+# MERGED FROM openprompt_runs.config: 'Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.\n\nOpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not\nchoose before the command line can choose it.'
 
 KeyPath = tuple[str, ...]
 
@@ -41,7 +189,7 @@ def read_config(path: str | os.PathLike[str], overrides: Iterable[Override] = ()
 
     Args:
         path: the YAML file.
-        overrides: from :func:`~openprompt_meta.openprompt_runs.overrides.parse_overrides`.
+        overrides: from :func:`~openprompt_meta.openprompt_runs.config.parse_overrides`.
 
     Raises:
         ConfigError: the file cannot be read, or its contents cannot be run; every reason is listed.

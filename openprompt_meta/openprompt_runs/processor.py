@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from openprompt.data_utils import PROCESSORS, InputExample
+from openprompt.data_utils import InputExample
 from openprompt.data_utils.data_processor import DataProcessor
 
-from openprompt_meta.data.draws import draw
-from openprompt_meta.data.readers import Records, read
+from openprompt_meta.data.episodes import seeded_sample
+from openprompt_meta.data.readers.find import read_records
+from openprompt_meta.data.readers.records import Records
 from openprompt_meta.errors import DataError
 
-__all__ = ["DemoIntentsProcessor", "JsonlFolderProcessor", "register"]
+__all__ = ["PROCESSOR_CLASSES", "DemoIntentsProcessor", "JsonlFolderProcessor"]
 
 # OpenPrompt's names for splits, and the readers'.
 _PARTS = {"train": "train", "dev": "valid", "test": "test"}
@@ -62,7 +63,7 @@ class JsonlFolderProcessor(DataProcessor):
         if where is None:
             raise DataError("dataset.path is not set: give the folder that holds train.jsonl and the others.")
         if where != self._read_from:
-            self._parts = self._divide(read(where))
+            self._parts = self._divide(read_records(where))
             self._read_from = where
         part = _PARTS.get(str(split), "")
         if not self._parts.get(part):
@@ -93,7 +94,7 @@ class JsonlFolderProcessor(DataProcessor):
             raise DataError(
                 f"dataset.num_classes is {self.num_classes}, but {records.name} has {len(records.classes)} classes."
             )
-        drawn = set(draw(records.classes, self.num_classes, "openprompt classes", self.seed))
+        drawn = set(seeded_sample(records.classes, self.num_classes, "openprompt classes", self.seed))
         return [name for name in records.classes if name in drawn]
 
     def _draw_positions(self, records: Records, shots: int, dev_shots: int) -> dict[str, list[int]]:
@@ -105,7 +106,7 @@ class JsonlFolderProcessor(DataProcessor):
                     f"Class {name!r} of {records.name} has {len(own)} texts; dataset.shots = {shots} and dev_shots = "
                     f"{dev_shots} leave none for the test. Ask for fewer."
                 )
-            drawn = draw(own, len(own), "openprompt texts", self.seed, name)
+            drawn = seeded_sample(own, len(own), "openprompt texts", self.seed, name)
             positions["train"] += drawn[:shots]
             positions["valid"] += drawn[shots : shots + dev_shots]
             positions["test"] += drawn[shots + dev_shots :]
@@ -143,8 +144,3 @@ PROCESSOR_CLASSES: dict[str, type[Any]] = {
     "jsonl_folder": JsonlFolderProcessor,
     "demo_intents": DemoIntentsProcessor,
 }
-
-
-def register() -> None:
-    """Enter our processors into OpenPrompt's table; doing it twice changes nothing."""
-    PROCESSORS.update(PROCESSOR_CLASSES)

@@ -22,8 +22,13 @@ from openprompt.prompts import load_template, load_verbalizer
 from openprompt.utils.logging import config_experiment_dir
 from yacs.config import CfgNode
 
-from openprompt_meta.errors import CheckpointError, ConfigError, DataError, ModelError
-from openprompt_meta.files import write_whole
+from openprompt_meta.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    ModelError,
+)
+from openprompt_meta.files import write_atomic
 from openprompt_meta.openprompt_runs.processor import PROCESSOR_CLASSES
 from openprompt_meta.openprompt_runs.runners import runner_class_for
 
@@ -104,7 +109,7 @@ def _run(config: CfgNode, act: Callable[[Any], Any]) -> OpenPromptResult:
             metrics = _run_once(config, folder, splits, act)
         logger.info("Test: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     report = {"metrics": metrics, "by_seed": by_seed}
-    write_whole(folder / RESULTS_FILE, json.dumps(report, indent=2) + "\n")
+    write_atomic(folder / RESULTS_FILE, json.dumps(report, indent=2) + "\n")
     return OpenPromptResult(metrics, folder, by_seed)
 
 
@@ -171,7 +176,7 @@ def _make_folder(config: CfgNode) -> None:
     if unique is not None:
         _require_replaceable(base / unique, config.logging.overwrite)
     config_experiment_dir(config)
-    write_whole(Path(config.logging.path) / CONFIG_FILE, config.dump())
+    write_atomic(Path(config.logging.path) / CONFIG_FILE, config.dump())
 
 
 def _require_replaceable(folder: Path, overwrite: bool) -> None:

@@ -16,7 +16,12 @@ from torch import Tensor
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.files import read_limited, remove_leftovers, write_together
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.tensor_files import DamagedFile, digest, packed, read_tensors
+from openprompt_meta.tensor_files import (
+    DamagedFile,
+    digest,
+    packed,
+    read_tensors,
+)
 
 __all__ = ["read_pool_config", "read_pool_weights", "write_pool_files"]
 

@@ -1,4 +1,4 @@
-"""`PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt."""
+"""None"""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from torch import Tensor, nn
 
 from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.prompts.config_keys import refuse_unknown_keys
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
+from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
-__all__ = ["PromptPoolTemplate"]
+__all__ = ["DiscreteTemplate", "PromptPoolTemplate"]
 
 logger = logging.getLogger(__name__)
+
+# MERGED FROM prompts.pool_template: "`PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt."
 
 INITIALISATIONS = ("label_words", "vocab", "random")
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
@@ -165,15 +167,15 @@ class PromptPoolTemplate(SoftTemplate):
         check_pieces(pieces)
         if not any("pool" in piece for piece in pieces):
             pieces.insert(0, {"add_prefix_space": "", "pool": None})
-        laid_out: list[Piece] = []
+        prepared: list[Piece] = []
         for piece in pieces:
             if "pool" in piece:
-                laid_out += [{"add_prefix_space": "", "pool": j + 1} for j in range(self.pool.prompt_length)]
+                prepared += [{"add_prefix_space": "", "pool": j + 1} for j in range(self.pool.prompt_length)]
             else:
-                laid_out.append(piece)
-        self._check_room(laid_out)
+                prepared.append(piece)
+        self._check_room(prepared)
         self.template_text = source
-        self.text = self._pieces = laid_out
+        self.text = self._pieces = prepared
         for flag in self.registered_inputflag_names:  # OpenPrompt caches these for the text before
             self.__dict__.pop(flag, None)
 
@@ -386,3 +388,46 @@ def _positions(model: nn.Module) -> int | None:
             # RoBERTa and MPNet count from behind the padding's id, so that many rows are never used.
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
     return None
+
+
+# MERGED FROM prompts.discrete_template: '`DiscreteTemplate`: words and a [MASK] around the text, and no soft prompt.'
+
+
+class DiscreteTemplate(PromptPoolTemplate):
+    """The pool template's text language with the pool left out, for methods that tune no prompt.
+
+    ``{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.`` reads ``… Topic is [MASK].`` The pool that is there for
+    its callers' sake takes no position and is never asked.
+
+    Args:
+        model: the masked language model.
+        tokenizer: its tokenizer.
+        text: the template text.
+        max_seq_length: the length budget of the data loader, to have it checked here.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, text: str, max_seq_length: int | None = None) -> None:
+        super().__init__(
+            model,
+            tokenizer,
+            text,
+            num_prompts=1,
+            prompt_length=1,
+            init="random",
+            seed=0,
+            max_seq_length=max_seq_length,
+        )
+
+    def on_text_set(self) -> None:
+        """Lay the text out, and take the pool's positions away again."""
+        super().on_text_set()
+        self.text = self._pieces = [piece for piece in self._pieces or [] if "pool" not in piece]
+
+    def process_batch(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch as the language model takes it: ``inputs_embeds`` ``[B, L, d_i]`` for ``input_ids`` ``[B, L]``."""
+        prepared = {key: batch[key] for key in batch}
+        prepared["inputs_embeds"] = self.raw_embedding(prepared.pop("input_ids"))
+        return prepared
+
+    def _pool_positions(self, batch: Mapping[str, Any]) -> Tensor:
+        return torch.zeros_like(batch["input_ids"], dtype=torch.bool)

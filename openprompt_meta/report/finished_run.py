@@ -11,21 +11,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config import VERBALIZER_METHODS, RunConfig
-from openprompt_meta.data import TextDataset
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.config.schema import VERBALIZER_METHODS, RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.loading import open_dataset
+from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import RunError
-from openprompt_meta.learners import MetaLearner
-from openprompt_meta.learners.adapting import AdaptingLearner, GradientLearner
-from openprompt_meta.methods import Method, build_method, load_language_model
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.prompts import PromptPool
-from openprompt_meta.runs import SeedsSummary, load_run_config, summarise_seeds
+from openprompt_meta.learners.meta import AdaptingLearner, GradientLearner
+from openprompt_meta.learners.task import MetaLearner
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.method import Method
+from openprompt_meta.methods.registry import build_method
+from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.runs.threads import set_threads
+from openprompt_meta.runs.process import set_threads
+from openprompt_meta.runs.run import load_run_config
 
-__all__ = ["FinishedRun", "learner_of", "meta_learner_of", "open_runs", "pool_of"]
+__all__ = [
+    "FinishedRun",
+    "learner_of",
+    "meta_learner_of",
+    "open_runs",
+    "pool_of",
+]
+
+# MERGED FROM report.finished_run: 'A run folder opened for looking at: what it stores, and the trained method for what it does not.'
 
 _CELL = re.compile(r"[0-9a-f]{16}")
 """The folder of a table's cell, whose name says nothing to a reader."""
@@ -162,7 +173,7 @@ class FinishedRun:
             config = replace(config, meta=replace(config.meta, shot=shots))
         method = build_method(config, self.loaded, self.dataset, seed)
         if isinstance(method.learner, MetaLearner):
-            load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool)
+            load_pool(self.folder.seed(seed).best_checkpoint, method.learner.meta_parameters)
         return method
 
 
@@ -189,7 +200,7 @@ def _described(config: RunConfig) -> str:
 
 def pool_of(method: Method) -> PromptPool:
     """The method's pool; a :class:`RunError` if what it learned is something else."""
-    learned = method.learner.pool if isinstance(method.learner, MetaLearner) else None
+    learned = method.learner.meta_parameters if isinstance(method.learner, MetaLearner) else None
     if not isinstance(learned, PromptPool):
         raise RunError(f"This figure looks into a prompt pool; the run has learned a {type(learned).__name__}.")
     return learned

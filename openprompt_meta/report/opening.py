@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openprompt_meta.config import VERBALIZER_SECTIONS, RunConfig, describe
+from openprompt_meta.config.keys import describe
+from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
 from openprompt_meta.report.figures.baselines import Baselines
 from openprompt_meta.report.figures.tuning import value_of
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.runs import TasksSummary, summarise_tasks
+from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks
 
 __all__ = ["Opening", "departures", "opening_of"]
 

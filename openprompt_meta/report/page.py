@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from openprompt_meta import __version__
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.opening import Opening, departures
+from openprompt_meta.version import __version__
 
 __all__ = ["Panel", "Section", "render_page"]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from tqdm.auto import tqdm
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 from openprompt_meta.report.finished_run import FinishedRun
 
 __all__ = ["Effort", "Workbench", "from_plain"]
@@ -27,7 +27,7 @@ class Effort:
     """How much is computed again.
 
     Attributes:
-        tasks: at most so many tasks for each figure that judges or adapts.
+        tasks: at most so many tasks for each figure that evaluates or adapts.
         shots: support examples a class, for accuracy against shots; those that the data have too few texts for are
             left out.
         task: which test task the label map shows.
@@ -84,7 +84,7 @@ class Workbench:
         computed = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         content = {"made_from": made_from, "numbers": asdict(computed)}  # type: ignore[call-overload]
-        write_whole(file, json.dumps(content) + "\n")
+        write_atomic(file, json.dumps(content) + "\n")
         return computed
 
     def bar(self, total: int, title: str, unit: str = "task") -> Any:

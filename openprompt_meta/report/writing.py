@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.errors import CompatibilityError, OpenPromptMetaError, RunError, did_you_mean
-from openprompt_meta.files import write_whole
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.errors import (
+    CompatibilityError,
+    OpenPromptMetaError,
+    RunError,
+    did_you_mean,
+)
+from openprompt_meta.files import write_atomic
+from openprompt_meta.report.figure import FigureKind, rendered, styled
 from openprompt_meta.report.figures import FIGURES
 from openprompt_meta.report.figures.baselines import BASELINES
 from openprompt_meta.report.finished_run import FinishedRun, open_runs
 from openprompt_meta.report.opening import opening_of
 from openprompt_meta.report.page import Panel, Section, render_page
-from openprompt_meta.report.style import rendered, styled
 from openprompt_meta.report.workbench import Effort, Workbench
 
 __all__ = ["PAGE", "default_folder", "plot", "write_report"]
@@ -117,7 +121,7 @@ def write_report(
     command = _command("report", paths, bench.effort, only)
     file = folder / PAGE
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, render_page(runs, openings, sections, command))
+    write_atomic(file, render_page(runs, openings, sections, command))
     return file
 
 
@@ -137,7 +141,7 @@ def _make(kind: FigureKind[Any], runs: Sequence[FinishedRun], bench: Workbench, 
         pictures = rendered(kind.draw(numbers), command)
     files = {suffix: bench.folder / f"{stem}.{suffix}" for suffix in pictures}
     for suffix, content in pictures.items():
-        write_whole(files[suffix], content)
+        write_atomic(files[suffix], content)
     return Made(numbers, files, pictures["svg"], command)
 
 

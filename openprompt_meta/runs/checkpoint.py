@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with pool, optimiser and progress, written whole or not at all."""
+"""Checkpoints: one safetensors file with meta-parameters, optimiser and progress, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,73 @@ import torch
 from torch import Tensor
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.learners import MetaLearner
-from openprompt_meta.runs.optimizer_state import checked_state, state_tensors
+from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
-__all__ = ["Progress", "load_pool", "read_checkpoint", "read_progress", "write_checkpoint"]
+__all__ = [
+    "Progress",
+    "checked_state",
+    "load_pool",
+    "read_checkpoint",
+    "read_progress",
+    "state_tensors",
+    "write_checkpoint",
+]
+
+# MERGED FROM runs.optimizer_state: "An optimiser's state as tensors for a file, and back: all that was kept, or nothing."
+
+_PREFIX = "optimizer."
+_KEPT = "optimizer_parameters"
+"""Which parameters have had a gradient; a tuned language model has some that never get one."""
+_ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
+
+
+def state_tensors(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What the optimiser keeps of each parameter that has had a gradient, and metadata that says which those are."""
+    states = optimizer.state_dict()["state"]
+    tensors = {
+        f"{_PREFIX}{index}.{name}": torch.as_tensor(value)
+        for index, state in states.items()
+        for name, value in state.items()
+    }
+    return tensors, {_KEPT: json.dumps(sorted(states))}
+
+
+def checked_state(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> dict[int, dict[str, Tensor]]:
+    """The ``state`` for the optimiser's ``load_state_dict``.
+
+    Raises:
+        DamagedFile: it is that of another optimiser, or not all of it is there.
+    """
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(_PREFIX):
+            index, _, key = name.removeprefix(_PREFIX).partition(".")
+            state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
+    # A file of the first release does not say: then all of them have had a gradient, or none.
+    otherwise = json.dumps(list(range(len(parameters))) if state else [])
+    complete = json.dumps(sorted(state)) == metadata.get(_KEPT, otherwise)
+    fitting = (
+        complete
+        and state.keys() <= set(range(len(parameters)))
+        and all(_fits(optimizer, parameters[index], kept) for index, kept in state.items())
+    )
+    if not fitting:
+        raise DamagedFile("it holds the state of another optimiser, or only a part of it")
+    return state
+
+
+def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str, Tensor]) -> bool:
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and kept.keys() != _ADAM_KEEPS:
+        return False
+    shapes = {name: () if name == "step" else tuple(parameter.shape) for name in kept}
+    return all(tuple(value.shape) == shapes[name] and value.is_floating_point() for name, value in kept.items())
+
+
+# MERGED FROM runs.checkpoint: 'Checkpoints: one safetensors file with pool, optimiser and progress, written whole or not at all.'
 
 FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
@@ -44,7 +106,7 @@ def write_checkpoint(path: Path, learner: MetaLearner, progress: Progress) -> No
     Raises:
         CheckpointError: the disk is full or the folder unwritable; the checkpoint before stays.
     """
-    tensors = {_POOL + name: value for name, value in learner.pool.state_dict().items()}
+    tensors = {_POOL + name: value for name, value in learner.meta_parameters.state_dict().items()}
     kept, which = state_tensors(learner.optimizer)
     metadata = {
         "format": FORMAT,
@@ -72,7 +134,7 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
         state = checked_state(learner.optimizer, tensors, metadata)
     except DamagedFile as error:
         raise CheckpointError(f"{path} cannot be gone on from: {error}.") from None
-    _load_pool_tensors(path, tensors, learner.pool)
+    _load_pool_tensors(path, tensors, learner.meta_parameters)
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
     return progress
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import read_limited, remove_leftovers, write_whole
+from openprompt_meta.files import read_limited, remove_leftovers, write_atomic
 
 try:
     import fcntl
@@ -152,7 +152,7 @@ class SeedFolder:
         ]
         text = "".join(json.dumps(record) + "\n" for record in kept)
         if text != self._metrics_text():
-            write_whole(self.metrics_file, text)
+            write_atomic(self.metrics_file, text)
 
     def _write_waiting(self) -> None:
         if self._unwritten:

@@ -13,26 +13,25 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from openprompt_meta import __version__
 from openprompt_meta.compat.versions import installed_versions
-from openprompt_meta.config import VERBALIZER_METHODS, RunConfig, load_config, to_yaml
-from openprompt_meta.data import TextDataset
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import VERBALIZER_METHODS, RunConfig
+from openprompt_meta.config.writing import to_yaml
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.loading import open_dataset
+from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import read_limited, write_whole
-from openprompt_meta.learners import MetaLearner
-from openprompt_meta.methods import Method, build_method, load_language_model
-from openprompt_meta.model import LoadedMLM
+from openprompt_meta.files import read_limited, write_atomic
+from openprompt_meta.learners.task import MetaLearner
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.method import Method
+from openprompt_meta.methods.registry import build_method
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
-from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
+from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder, SeedFolder
-from openprompt_meta.runs.freed_memory import keep_freed_memory
-from openprompt_meta.runs.interrupts import StopRequest
-from openprompt_meta.runs.logs import log_file
-from openprompt_meta.runs.summary import summarise_seeds
-from openprompt_meta.runs.tensorboard import tensorboard_writer
-from openprompt_meta.runs.threads import set_threads
+from openprompt_meta.runs.process import StopRequest, keep_freed_memory, log_file, set_threads, tensorboard_writer
 from openprompt_meta.runs.training import Training
+from openprompt_meta.version import __version__
 
 __all__ = ["Run", "load_run_config"]
 
@@ -94,7 +93,7 @@ class Run:
         return self._write_results()
 
     def test(self, tasks: int | None = None) -> dict[str, Any]:
-        """Judge the best checkpoints on test tasks again, without writing to the run folder.
+        """Evaluate the best checkpoints on test tasks again, without writing to the run folder.
 
         Args:
             tasks: how many; as configured if ``None``.
@@ -109,7 +108,7 @@ class Run:
             method = build_method(self.config, loaded, dataset, seed, self.show_progress)
             self._restore_best(method, seed)
             num_parameters = method.num_parameters
-            accuracies.append(self._judge(method, count, f"test, seed {seed}", lambda: False))
+            accuracies.append(self._evaluate(method, count, f"test, seed {seed}", lambda: False))
         return self._results(accuracies, num_parameters)
 
     # -- one seed ---------------------------------------------------------------------------------------------------
@@ -142,7 +141,9 @@ class Run:
             return True
         best_iteration = self._restore_best(method, seed)
         try:
-            accuracies = self._judge(method, self.config.meta.test_tasks, f"test, seed {seed}", lambda: stop.requested)
+            accuracies = self._evaluate(
+                method, self.config.meta.test_tasks, f"test, seed {seed}", lambda: stop.requested
+            )
         except Interrupted:
             return False
         content = {
@@ -151,18 +152,18 @@ class Run:
             "parameters": method.num_parameters,
             "accuracies": accuracies,
         }
-        write_whole(folder.test_file, json.dumps(content) + "\n")
+        write_atomic(folder.test_file, json.dumps(content) + "\n")
         return True
 
     def _restore_best(self, method: Method, seed: int) -> int:
         """Give the method what was best on validation tasks; the iteration of that, 0 if it does not train."""
         if not isinstance(method.learner, MetaLearner):
             return 0
-        return load_pool(self.folder.seed(seed).best_checkpoint, method.learner.pool).best_iteration
+        return load_pool(self.folder.seed(seed).best_checkpoint, method.learner.meta_parameters).best_iteration
 
-    def _judge(self, method: Method, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
+    def _evaluate(self, method: Method, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
         with tqdm(total=tasks, desc=title, unit="task", disable=not self.show_progress) as bar:
-            outcomes = judge_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar, stop)
+            outcomes = evaluate_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar, stop)
         return [outcome.accuracy for outcome in outcomes]
 
     # -- the whole --------------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Run:
     def _claim(self) -> None:
         """Write the resolved configuration and what it is run with, unless an earlier try has."""
         if not self.folder.config_file.exists():
-            write_whole(self.folder.config_file, to_yaml(self.config))
+            write_atomic(self.folder.config_file, to_yaml(self.config))
         self._record_versions()
 
     def _require_same_config(self) -> None:
@@ -197,12 +198,12 @@ class Run:
         }
         file = self.folder.versions_file
         if not file.exists():
-            write_whole(file, json.dumps(now, indent=2) + "\n")
+            write_atomic(file, json.dumps(now, indent=2) + "\n")
             return
         then = _json_or_none(file)
         if not isinstance(then, dict):
             logger.warning("%s is damaged and written anew: what the run was started with is not known.", file)
-            write_whole(file, json.dumps(now, indent=2) + "\n")
+            write_atomic(file, json.dumps(now, indent=2) + "\n")
             return
         changed = [f"{name} {then.get(name)} → {now.get(name)}" for name in now if then.get(name) != now[name]]
         if changed:
@@ -218,7 +219,7 @@ class Run:
         # A finished run can be asked for its results again where nothing can be written.
         if isinstance(written, dict) and {**written, "command": results["command"]} == results:
             return written
-        write_whole(self.folder.results_file, json.dumps(results, indent=2) + "\n")
+        write_atomic(self.folder.results_file, json.dumps(results, indent=2) + "\n")
         return results
 
     def _results(self, accuracies: list[list[float]], num_parameters: int) -> dict[str, Any]:

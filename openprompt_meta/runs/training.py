@@ -10,13 +10,12 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from openprompt_meta.config import MetaSection
-from openprompt_meta.learners import MetaLearner
-from openprompt_meta.methods import Method
+from openprompt_meta.config.schema import MetaSection
+from openprompt_meta.learners.task import MetaLearner
+from openprompt_meta.methods.method import Method
 from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
-from openprompt_meta.runs.evaluation import Interrupted, judge_tasks
+from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_tasks
 from openprompt_meta.runs.folder import SeedFolder
-from openprompt_meta.runs.summary import summarise_tasks
 
 __all__ = ["Training"]
 
@@ -106,7 +105,7 @@ class Training:
     def _validate(self, bar: Any) -> None:
         started = time.perf_counter()
         with self._bar(self.meta.valid_tasks, "validation", "task", leave=False) as inner:
-            outcomes = judge_tasks(
+            outcomes = evaluate_tasks(
                 self.learner,
                 self.method.sources["valid"],
                 self.meta.valid_tasks,

@@ -16,16 +16,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
-from openprompt_meta import __version__
-from openprompt_meta.errors import DataError, NotFiniteError, TemplateError, VerbalizerError
-from openprompt_meta.serve import checks
-from openprompt_meta.serve.access import COOKIE, Access
-from openprompt_meta.serve.answers import Refusal, http_refusal, refusal_response, validation_refusal
-from openprompt_meta.serve.guard import Guard
-from openprompt_meta.serve.limits import Limits
-from openprompt_meta.serve.memory import give_back_memory
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from openprompt_meta.errors import (
+    DataError,
+    NotFiniteError,
+    TemplateError,
+    VerbalizerError,
+)
+from openprompt_meta.serve import requests as checks
+from openprompt_meta.serve.guard import COOKIE, Access, Guard
 from openprompt_meta.serve.pages import documentation, page_files
-from openprompt_meta.serve.schemas import (
+from openprompt_meta.serve.requests import (
     ErrorAnswer,
     ExplainAnswer,
     ExplainRequest,
@@ -33,15 +34,20 @@ from openprompt_meta.serve.schemas import (
     FitRequest,
     ForgetAnswer,
     HealthAnswer,
+    Limits,
     PredictAnswer,
     Prediction,
     PredictRequest,
+    Refusal,
     TaskAnswer,
     TasksAnswer,
+    http_refusal,
+    refusal_response,
+    validation_refusal,
 )
-from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore
-from openprompt_meta.serve.work import Workers
-from openprompt_meta.use.classifier import MetaPromptClassifier
+from openprompt_meta.serve.server import give_back_memory
+from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore, Workers
+from openprompt_meta.version import __version__
 
 __all__ = ["build_app"]
 

@@ -1,8 +1,9 @@
-"""Running the service: a socket, uvicorn, and an orderly end on SIGINT or SIGTERM."""
+"""Running the service: a socket, uvicorn, memory, and an orderly end on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -15,7 +16,23 @@ from starlette.types import ASGIApp
 
 from openprompt_meta.errors import ServiceError
 
-__all__ = ["Server", "address_of", "open_socket", "share_cores"]
+__all__ = ["Server", "address_of", "give_back_memory", "open_socket", "share_cores"]
+
+# MERGED FROM serve.memory: 'Giving memory back to the system after a fit, which needs a hundred times as much as a prediction.'
+
+_malloc_trim = None
+# There on Linux with glibc, which keeps what was freed for the next time; other systems give it back by themselves.
+with contextlib.suppress(OSError, AttributeError, TypeError):
+    _malloc_trim = ctypes.CDLL(None).malloc_trim
+
+
+def give_back_memory() -> None:
+    """Have the allocator return what is free, where it would keep it."""
+    if _malloc_trim is not None:
+        _malloc_trim(0)
+
+
+# MERGED FROM serve.server: 'Running the service: a socket, uvicorn, and an orderly end on SIGINT or SIGTERM.'
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_FINISH = 20

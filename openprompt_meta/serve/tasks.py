@@ -1,20 +1,145 @@
-"""The tasks that a service can be asked about, by name. The one that was used longest ago leaves first."""
+"""The tasks that a service can be asked about, and the threads and batches in which they are worked on."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+import contextlib
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from openprompt_meta.errors import did_you_mean
-from openprompt_meta.serve.answers import Refusal
-from openprompt_meta.serve.together import Together
+from openprompt_meta.serve.requests import Refusal
 
 if TYPE_CHECKING:
-    from openprompt_meta.use.classifier import MetaPromptClassifier
+    from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-__all__ = ["SERVED", "ServedTask", "TaskStore"]
+__all__ = ["SERVED", "ServedTask", "TaskStore", "Together", "Workers"]
+
+# MERGED FROM serve.work: 'Threads for what takes long, with a bounded queue, so that the event loop always has an ear free.'
+
+Result = TypeVar("Result")
+
+
+class Workers:
+    """A number of threads and a number of places to wait for them. Used from one event loop.
+
+    Args:
+        kind: what the threads do, in the plural, for their names and for messages.
+        at_once: threads.
+        waiting: jobs that may wait; one more is refused.
+    """
+
+    def __init__(self, kind: str, at_once: int, waiting: int) -> None:
+        self.kind = kind
+        self.under_way = 0
+        self._places = at_once + waiting
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=kind)
+
+    def check_room(self) -> None:
+        """Refuse with status 503 if too many wait already."""
+        if self.under_way >= self._places:
+            raise Refusal(
+                503, f"{self.under_way} {self.kind} are under way, as many as may be: try again soon.", retry_after=2
+            )
+
+    async def run(self, job: Callable[[], Result]) -> Result:
+        """What ``job`` returns, from one of the threads, if there is room."""
+        self.check_room()
+        self.under_way += 1
+        try:
+            future = self._threads.submit(job)
+        except BaseException:
+            self.under_way -= 1
+            raise
+        loop = asyncio.get_running_loop()
+        # Counted until the thread is done with it, even when nobody waits for the answer any more.
+        future.add_done_callback(lambda _: _call_soon(loop, self._leave))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Finish what is being worked on and drop what waits."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _leave(self) -> None:
+        self.under_way -= 1
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    # At the end the last threads may outlive the loop, and then nobody counts any more.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)
+
+
+# MERGED FROM serve.together: 'Requests that wait for one task go through the model together, which costs about half of one by one.'
+
+Rows = list[list[float]]
+
+
+class _Asked(NamedTuple):
+    texts: list[str]
+    answer: Future[Rows]
+
+
+class Together:
+    """Collects what is asked and answers it in batches.
+
+    Args:
+        predict: gives a row of probabilities for each text; called from the threads that call :meth:`work`.
+        most: texts in a batch, unless one request has more by itself.
+    """
+
+    def __init__(self, predict: Callable[[list[str]], Rows], most: int) -> None:
+        self._predict = predict
+        self._most = most
+        self._waiting: deque[_Asked] = deque()
+        self._lock = threading.Lock()
+
+    def ask(self, texts: list[str]) -> Future[Rows]:
+        """Put texts into the queue. One call of :meth:`work` has to follow for each call of this."""
+        asked = _Asked(texts, Future())
+        with self._lock:
+            self._waiting.append(asked)
+        return asked.answer
+
+    def work(self) -> None:
+        """Answer what has waited longest and as much of the rest as fits; nothing, if another thread has done it."""
+        batch = self._next_batch()
+        try:
+            self._answer(batch)
+        except Exception:
+            # One request must not spoil the others' answers.
+            for asked in batch:
+                try:
+                    self._answer([asked])
+                except Exception as error:
+                    asked.answer.set_exception(error)
+
+    def _next_batch(self) -> list[_Asked]:
+        batch: list[_Asked] = []
+        texts = 0
+        with self._lock:
+            while self._waiting and (not batch or texts + len(self._waiting[0].texts) <= self._most):
+                asked = self._waiting.popleft()
+                # False for a request that was given up while it waited.
+                if asked.answer.set_running_or_notify_cancel():
+                    batch.append(asked)
+                    texts += len(asked.texts)
+        return batch
+
+    def _answer(self, batch: list[_Asked]) -> None:
+        if not batch:
+            return
+        rows = iter(self._predict([text for asked in batch for text in asked.texts]))
+        for asked in batch:
+            asked.answer.set_result([next(rows) for _ in asked.texts])
+
+
+# MERGED FROM serve.tasks: 'The tasks that a service can be asked about, by name. The one that was used longest ago leaves first.'
 
 SERVED = "served"
 """The name of the task that came with the service."""

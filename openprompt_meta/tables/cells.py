@@ -1,22 +1,43 @@
-"""Cells: one run each, in a folder named by its configuration, so that whatever asks for the same run finds it."""
+"""Cells: one run each, in a folder named by its configuration; finding them, and running those that are missing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config import RunConfig, load_config, to_mapping
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.errors import ConfigError, OpenPromptMetaError, RunError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.tables.definitions import Row
+from openprompt_meta.runs.run import Run
+from openprompt_meta.tables.definitions import TableRow
 from openprompt_meta.tables.settings import Setting, cell_config
 
-__all__ = ["Cell", "CellOutcome", "add_seconds", "cells_of", "digest", "read_outcome", "recorded_seconds"]
+__all__ = [
+    "Cell",
+    "CellOutcome",
+    "CellState",
+    "Stopped",
+    "add_seconds",
+    "cells_of",
+    "digest",
+    "look_up",
+    "read_outcome",
+    "recorded_seconds",
+    "run_missing",
+]
+
+logger = logging.getLogger(__name__)
+
+# MERGED FROM tables.cells: 'Cells: one run each, in a folder named by its configuration, so that whatever asks for the same run finds it.'
 
 _TIMING = "timing.json"
 
@@ -30,7 +51,7 @@ class Cell:
         refusal: why not.
     """
 
-    row: Row
+    row: TableRow
     dataset: str
     shot: int
     seed: int
@@ -55,7 +76,7 @@ class CellOutcome:
     seconds: float | None
 
 
-def cells_of(rows: Sequence[Row], setting: Setting, folder: Path) -> list[Cell]:
+def cells_of(rows: Sequence[TableRow], setting: Setting, folder: Path) -> list[Cell]:
     """Every cell that is to be run, row by row; the published rows have none."""
     return [
         _cell(row, setting, dataset, shot, seed, folder)
@@ -67,7 +88,7 @@ def cells_of(rows: Sequence[Row], setting: Setting, folder: Path) -> list[Cell]:
     ]
 
 
-def _cell(row: Row, setting: Setting, dataset: str, shot: int, seed: int, folder: Path) -> Cell:
+def _cell(row: TableRow, setting: Setting, dataset: str, shot: int, seed: int, folder: Path) -> Cell:
     try:
         config = cell_config(row, setting, dataset, shot, seed)
     except ConfigError as error:
@@ -141,4 +162,79 @@ def add_seconds(folder: Path, seconds: float) -> None:
     """Note that the cell was worked on for that long."""
     if folder.is_dir():
         total = (recorded_seconds(folder) or 0.0) + seconds
-        write_whole(folder / _TIMING, json.dumps({"seconds": round(total, 3)}) + "\n")
+        write_atomic(folder / _TIMING, json.dumps({"seconds": round(total, 3)}) + "\n")
+
+
+# MERGED FROM tables.execution: 'Running what is missing of a table, one cell after the other.'
+
+
+class Stopped(Exception):  # noqa: N818 - a message to the caller, not a failure
+    """A signal stopped a cell; it is saved, and running the table again goes on with it."""
+
+
+@dataclass(frozen=True)
+class CellState:
+    """What is known of a cell: its outcome, or why there is none, or neither if it was not run yet."""
+
+    outcome: CellOutcome | None = None
+    reason: str | None = None
+
+
+def look_up(cells: Sequence[Cell]) -> dict[Cell, CellState]:
+    """What is finished, without running anything."""
+    return {cell: _state(cell) for cell in cells}
+
+
+def run_missing(cells: Sequence[Cell], show_progress: bool = True) -> Mapping[Cell, CellState]:
+    """Run every cell that is not finished; one that fails does not keep the others from being run.
+
+    Raises:
+        Stopped: a signal asked for it.
+    """
+    states: dict[Cell, CellState] = {}
+    failed: dict[str, str] = {}
+    for number, cell in enumerate(cells, start=1):
+        state = _state(cell)
+        key = str(cell.folder)
+        if state == CellState() and key in failed:  # rows of the same configuration share a folder, and its failure
+            state = CellState(reason=failed[key])
+        elif state == CellState():
+            logger.info("Cell %d of %d: %s (%s)", number, len(cells), cell, cell.folder.name)
+            state = _run(cell, show_progress)
+            if state.reason is not None:
+                failed[key] = state.reason
+        if state.reason is not None:
+            logger.warning("%s: no figure: %s", cell, state.reason)
+        states[cell] = state
+    return states
+
+
+def _state(cell: Cell) -> CellState:
+    if cell.refusal is not None:
+        return CellState(reason=_one_line(cell.refusal))
+    try:
+        return CellState(outcome=read_outcome(cell))
+    except RunError as error:
+        return CellState(reason=_one_line(str(error)))
+
+
+def _run(cell: Cell, show_progress: bool) -> CellState:
+    if cell.config is None:
+        raise ValueError("a refused cell cannot be run")
+    started = time.perf_counter()
+    try:
+        results = Run(cell.config, cell.folder, show_progress).train()
+    except OpenPromptMetaError as error:
+        return CellState(reason=_one_line(str(error)))
+    except Exception as error:  # out of memory, a fault in a library: the other cells still have their figures
+        logger.debug("%s failed", cell, exc_info=True)
+        return CellState(reason=_one_line(f"{type(error).__name__}: {error}"))
+    finally:
+        add_seconds(cell.folder, time.perf_counter() - started)
+    if results is None:
+        raise Stopped(str(cell))
+    return _state(cell)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

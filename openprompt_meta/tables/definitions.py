@@ -1,21 +1,93 @@
-"""The paper's tables as data: which rows, what each row runs, and which of the paper's figures belongs beside it."""
+"""The paper's tables as data: which rows, what each row runs, and the figures that the paper prints beside it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from openprompt_meta.errors import ConfigError, did_you_mean
 
-__all__ = ["TABLES", "Row", "Table", "rows_of", "table_named"]
+__all__ = [
+    "TABLES",
+    "PaperFigure",
+    "Table",
+    "TableRow",
+    "dataset_title",
+    "paper_figure",
+    "paper_millions",
+    "rows_of",
+    "table_named",
+]
+
+# MERGED FROM tables.paper_figures: 'The figures that the paper prints, to stand beside what was run.'
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """An accuracy as the paper prints it, in per cent."""
+
+    mean: float
+    spread: float | None
+    """What stands after its ±: three seeds; not printed for every row."""
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.spread is None else f"{self.mean:.2f} ± {self.spread:.2f}"
+
+
+def paper_figure(table: str, row: str, dataset: str, shot: int) -> PaperFigure | None:
+    """The paper's figure, or ``None`` where it prints none.
+
+    Args:
+        table: ``verbalizers``, ``main``, ``ablation-verbalizer`` or ``bmg``.
+        row: the row's name.
+        dataset: the data set's name.
+        shot: support examples a class.
+    """
+    entry, datasets = _entry(table, row, shot), _content()["datasets"]
+    if entry is None or dataset not in datasets:
+        return None
+    at = datasets.index(dataset)
+    mean = entry["mean"][at]
+    return None if mean is None else PaperFigure(mean, entry["spread"][at] if "spread" in entry else None)
+
+
+def paper_millions(table: str, row: str, shot: int) -> float | None:
+    """Millions of parameters as the paper prints them."""
+    entry = _entry(table, row, shot)
+    return None if entry is None else entry.get("millions")
+
+
+def dataset_title(name: str) -> str:
+    """The data set's name as the paper writes it; another's is its own."""
+    datasets: list[str] = _content()["datasets"]
+    return str(_content()["titles"][datasets.index(name)]) if name in datasets else name
+
+
+def _entry(table: str, row: str, shot: int) -> dict[str, Any] | None:
+    entry: dict[str, Any] | None = _content()["rows"].get(table, {}).get(str(shot), {}).get(row)
+    return entry
+
+
+@cache
+def _content() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        resources.files(__package__).joinpath("paper.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+# MERGED FROM tables.definitions: "The paper's tables as data: which rows, what each row runs, and which of the paper's figures belongs beside it."
 
 POOL_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """What the paper chooses K and L_p from."""
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class TableRow:
     """One row. Keys of a configuration are dotted, as on the command line.
 
     Attributes:
@@ -46,7 +118,7 @@ class Table:
     name: str
     title: str
     shots: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
 _VERBALIZERS = {
@@ -58,9 +130,9 @@ _VERBALIZERS = {
 }
 
 
-def _verbalizer_alone(name: str) -> Row:
+def _verbalizer_alone(name: str) -> TableRow:
     label, verbalizer = _VERBALIZERS[name]
-    return Row(
+    return TableRow(
         name,
         label,
         fixed={"method": "verbalizer", "verbalizer": verbalizer},
@@ -79,18 +151,18 @@ def _metaprompter(**keys: Any) -> dict[str, Any]:
 _BOTH_VERBALIZERS = {"rep_verbalizer.mix_lambda": 0.5}
 
 _PUBLISHED = tuple(
-    Row(name, label, paper=("main", name), published=True, block="published")
+    TableRow(name, label, paper=("main", name), published=True, block="published")
     for name, label in (("hatt", "HATT"), ("ds", "DS"), ("mlada", "MLADA"), ("contrastnet", "ContrastNet"))
 )
 _METAPROMPTING = (
-    Row(
+    TableRow(
         "metaprompting",
         "MetaPrompting",
         fixed=_metaprompting("hand-crafted"),
         paper=("main", "metaprompting"),
     ),
     *(
-        Row(
+        TableRow(
             f"metaprompting+{name}",
             f"MetaPrompting+{_VERBALIZERS[name][0]}",
             fixed=_metaprompting(name),
@@ -99,7 +171,7 @@ _METAPROMPTING = (
         for name in ("warp", "protoverb", "repverb")
     ),
 )
-_METAPROMPTER = Row(
+_METAPROMPTER = TableRow(
     "metaprompter",
     "MetaPrompter",
     fixed=_metaprompter(),
@@ -107,7 +179,7 @@ _METAPROMPTER = Row(
     paper=("main", "metaprompter"),
 )
 _FROZEN = tuple(
-    Row(
+    TableRow(
         f"metaprompting-frozen{suffix}",
         f"MetaPrompting{plus}, MLM frozen",
         fixed=_metaprompting(verbalizer, **{"metaprompting.tune_model": False}),
@@ -115,8 +187,8 @@ _FROZEN = tuple(
     )
     for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
 )
-_INSTEAD = tuple(
-    Row(name, label, fixed={"method": method}, block="instead")
+_BASELINES = tuple(
+    TableRow(name, label, fixed={"method": method}, block="instead")
     for name, label, method in (
         ("mask-prototypes", "class means of the [MASK]", "mask_prototypes"),
         ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes"),
@@ -126,12 +198,12 @@ _INSTEAD = tuple(
         ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive"),
     )
 )
-_MAIN = (*_PUBLISHED, *_METAPROMPTING, _METAPROMPTER, *_FROZEN, *_INSTEAD)
+_MAIN = (*_PUBLISHED, *_METAPROMPTING, _METAPROMPTER, *_FROZEN, *_BASELINES)
 
 
 def _ablation(name: str, letter: str, key: str) -> Table:
     rows = tuple(
-        Row(
+        TableRow(
             f"{letter}-{size}",
             f"{letter} = {size}",
             fixed=_metaprompter(**{f"prompt_pool_template.{key}": size}),
@@ -143,7 +215,7 @@ def _ablation(name: str, letter: str, key: str) -> Table:
     return Table(name, f"MetaPrompter with different {letter}", (5,), rows)
 
 
-def _other_learners() -> tuple[Row, ...]:
+def _other_learners() -> tuple[TableRow, ...]:
     pool = (
         ("metaprompter", "MetaPrompter (MAML, first order)", {"meta.learner": "maml"}),
         (
@@ -162,11 +234,11 @@ def _other_learners() -> tuple[Row, ...]:
     )
     return (
         *(
-            Row(name, label, fixed=_metaprompter(**keys), defaults_with_head=_BOTH_VERBALIZERS, block="pool")
+            TableRow(name, label, fixed=_metaprompter(**keys), defaults_with_head=_BOTH_VERBALIZERS, block="pool")
             for name, label, keys in pool
         ),
         *(
-            Row(
+            TableRow(
                 name,
                 label,
                 fixed=_metaprompting("repverb", **{"meta.learner": learner}),
@@ -178,13 +250,13 @@ def _other_learners() -> tuple[Row, ...]:
 
 
 _BMG = (
-    Row(
+    TableRow(
         "metaprompting+bmg",
         "MetaPrompting+BMG",
         fixed=_metaprompting("hand-crafted", **{"meta.learner": "bmg"}),
         paper=("bmg", "metaprompting+bmg"),
     ),
-    Row(
+    TableRow(
         "metaprompter+bmg",
         "MetaPrompter+BMG",
         fixed=_metaprompter(**{"meta.learner": "bmg"}),
@@ -194,19 +266,19 @@ _BMG = (
     *_other_learners(),
 )
 _ABLATION_VERBALIZER = (
-    Row(
+    TableRow(
         "hand-crafted",
         "MetaPrompter, hand-crafted only",
         fixed={"method": "metaprompter", "verbalizer": "manual_verbalizer"},
         paper=("ablation-verbalizer", "hand-crafted"),
     ),
-    Row(
+    TableRow(
         "repverb",
         "MetaPrompter, RepVerb only",
         fixed=_metaprompter(**{"rep_verbalizer.mix_lambda": 1.0}),
         paper=("ablation-verbalizer", "repverb"),
     ),
-    Row(
+    TableRow(
         "both",
         "MetaPrompter, both",
         fixed=_metaprompter(**_BOTH_VERBALIZERS),
@@ -236,7 +308,7 @@ def table_named(name: str) -> Table:
     return TABLES[name]
 
 
-def rows_of(table: Table, names: tuple[str, ...] | None) -> tuple[Row, ...]:
+def rows_of(table: Table, names: tuple[str, ...] | None) -> tuple[TableRow, ...]:
     """The rows of those names, in the table's order; all of them for ``None``. :class:`ConfigError` for others."""
     known = {row.name: row for row in table.rows}
     for name in names or ():

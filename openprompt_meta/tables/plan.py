@@ -2,16 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.tables.cells import Cell
-from openprompt_meta.tables.estimates import Estimate, Estimator
-from openprompt_meta.tables.execution import CellState, look_up
+from openprompt_meta.runs.run import Run
+from openprompt_meta.tables.cells import Cell, CellState, digest, look_up, recorded_seconds
 
-__all__ = ["PlannedCell", "plan", "total_seconds"]
+__all__ = [
+    "Estimate",
+    "Estimator",
+    "PlannedCell",
+    "Speed",
+    "plan",
+    "seconds_for",
+    "time_one_iteration",
+    "total_seconds",
+]
+
+# MERGED FROM tables.estimates: "About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial."
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a cell's parts take."""
+
+    start: float
+    """Seconds to load and encode."""
+    step: float
+    """Seconds of a meta-iteration; 0 for methods without."""
+    task: float
+    """Seconds to evaluate a task."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """About how long a cell will take, and where that is from."""
+
+    seconds: float | None
+    source: str
+
+
+class Estimator:
+    """Estimates for the cells of a table, each kind of cell measured once at most.
+
+    Args:
+        folder: of cells; what is finished there is learned from, where it differs in seed, length and number of tasks
+            only.
+        measure: where there is none such, run one iteration in a temporary folder and time it.
+    """
+
+    def __init__(self, folder: Path, measure: bool = True) -> None:
+        self.measure = measure
+        self._speeds: dict[str, tuple[Speed | None, str]] = {}
+        for config, run in _finished_runs(folder):
+            total = recorded_seconds(run)
+            if total is not None:
+                self._speeds[_kind_of(config)] = _speed(config, run, total), f"finished cell {run.name}"
+
+    def __call__(self, cell: Cell) -> Estimate:
+        """About how long the cell will take from its beginning."""
+        if cell.config is None:
+            return Estimate(None, "cannot be run")
+        kind = _kind_of(cell.config)
+        if kind not in self._speeds:
+            self._speeds[kind] = self._trial(cell.config)
+        speed, source = self._speeds[kind]
+        return Estimate(None if speed is None else seconds_for(cell.config, speed), source)
+
+    def _trial(self, config: RunConfig) -> tuple[Speed | None, str]:
+        if not self.measure:
+            return None, "no finished cell like it"
+        try:
+            return time_one_iteration(config), "one iteration, timed"
+        except (OpenPromptMetaError, RuntimeError, MemoryError) as error:
+            return None, f"fails: {' '.join(str(error).split())}"
+
+
+def seconds_for(config: RunConfig, speed: Speed) -> float:
+    """Time for all iterations, validations and test tasks; early stopping would make it less."""
+    meta = config.meta
+    if not speed.step:
+        return speed.start + meta.test_tasks * speed.task
+    validations = 1 + math.ceil(meta.iterations / meta.validate_every)
+    tasks = validations * meta.valid_tasks + meta.test_tasks
+    return speed.start + meta.iterations * speed.step + tasks * speed.task
+
+
+def time_one_iteration(config: RunConfig) -> Speed:
+    """Run one iteration, one validation task before and after it and one test task, and time them."""
+    meta = replace(config.meta, iterations=1, validate_every=1, valid_tasks=1, test_tasks=1)
+    trial = replace(config, meta=meta)
+    with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
+        started = time.perf_counter()
+        if Run(trial, folder, show_progress=False).train() is None:  # a signal: it meant the whole dry run
+            raise KeyboardInterrupt
+        return _speed(trial, Path(folder), time.perf_counter() - started)
+
+
+def _speed(config: RunConfig, folder: Path, total: float) -> Speed:
+    records = RunFolder(folder).seed(config.run.seeds[0]).metrics()
+    steps = [float(record["seconds"]) for record in records if record["kind"] == "step"]
+    validations = [float(record["seconds"]) for record in records if record["kind"] == "validation"]
+    if not steps or not validations:  # nothing is learned across tasks: all of it was the test
+        return Speed(start=0.0, step=0.0, task=total / config.meta.test_tasks)
+    # A validation task is evaluated just as a test task is.
+    task = sum(validations) / len(validations) / config.meta.valid_tasks
+    known = sum(steps) + sum(validations) + task * config.meta.test_tasks
+    return Speed(start=max(0.0, total - known), step=sum(steps) / len(steps), task=task)
+
+
+def _finished_runs(folder: Path) -> Iterator[tuple[RunConfig, Path]]:
+    for results in sorted(folder.glob("*/results.json")):
+        with contextlib.suppress(OpenPromptMetaError):  # of an older version: nothing to learn from
+            yield load_config(RunFolder(results.parent).config_file), results.parent
+
+
+def _kind_of(config: RunConfig) -> str:
+    """The same for two configurations that differ only in how much of the same is done."""
+    plain = RunConfig()
+    lengths = ("iterations", "validate_every", "patience", "min_gain", "valid_tasks", "test_tasks")
+    meta = replace(config.meta, **{name: getattr(plain.meta, name) for name in lengths})
+    return digest(replace(config, meta=meta, run=replace(config.run, seeds=[0])))
+
+
+# MERGED FROM tables.plan: 'A dry run: which cells would be run, and about how long that takes.'
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,130 @@
-"""From cells to a table: means and intervals, the paper's figures, the best, and what a difference is worth."""
+"""From cells to a table: means and intervals, the paper's figures, the best, and paired comparisons."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy import stats
+
 from openprompt_meta.data.facts import KNOWN_SETS
-from openprompt_meta.errors import ConfigError
-from openprompt_meta.runs.summary import SeedsSummary, summarise_seeds
-from openprompt_meta.tables.cells import Cell
-from openprompt_meta.tables.comparison import LEVEL, PairedDifference, compare, holm
-from openprompt_meta.tables.definitions import Row, Table
-from openprompt_meta.tables.execution import CellState
-from openprompt_meta.tables.paper_figures import PaperFigure, dataset_title, paper_figure, paper_millions
+from openprompt_meta.errors import ConfigError, RunError
+from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
+from openprompt_meta.tables.cells import Cell, CellState
+from openprompt_meta.tables.definitions import (
+    PaperFigure,
+    Table,
+    TableRow,
+    dataset_title,
+    paper_figure,
+    paper_millions,
+)
 from openprompt_meta.tables.settings import Setting
 
-__all__ = ["Column", "Comparison", "Entry", "Line", "TableResult", "assemble"]
+__all__ = [
+    "LEVEL",
+    "Column",
+    "Comparison",
+    "Entry",
+    "Line",
+    "PairedDifference",
+    "TableResult",
+    "assemble",
+    "compare",
+    "holm",
+    "sign_flip_p",
+    "t_half_width",
+]
+
+# MERGED FROM tables.comparison: 'Paired comparison: the same tasks evaluated by two methods, and what their difference is worth.\n\nTwo methods that see the same tasks share what makes a task hard. The differences task by task do not contain it, so\nthey tell apart methods whose own intervals overlap.'
+
+LEVEL = 0.05
+"""A difference is called significant below this, after Holm's correction."""
+FLIPS = 10_000
+_EXACT_UP_TO = 12  # differences: 4096 sign patterns are tried one by one
+_AT_ONCE = 1_000  # sign patterns in memory
+_TIE = 1e-9  # sums of the same numbers in another order; accuracies are far coarser
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Accuracy of a row minus that of the reference, over tasks that both were evaluated on."""
+
+    mean: float
+    interval: float | None
+    """Half the width of the 95 % interval by the paired t distribution, of two tasks or more."""
+    p: float
+    """Two-sided, by flipping signs: how often chance alone gives a difference as large."""
+    tasks: int
+
+
+def compare(row: Sequence[float], reference: Sequence[float]) -> PairedDifference:
+    """Compare accuracies task by task; ``row[i]`` and ``reference[i]`` are of the same task.
+
+    Raises:
+        RunError: there are not as many of one as of the other, or none.
+    """
+    if len(row) != len(reference) or not row:
+        raise RunError(
+            f"A paired comparison needs the same tasks on both sides; got {len(row)} and {len(reference)} tasks."
+        )
+    differences = np.asarray(row, dtype=np.float64) - np.asarray(reference, dtype=np.float64)
+    return PairedDifference(
+        mean=math.fsum(differences) / len(differences),
+        interval=t_half_width(differences),
+        p=sign_flip_p(differences),
+        tasks=len(differences),
+    )
+
+
+def t_half_width(differences: Sequence[float] | np.ndarray, confidence: float = 0.95) -> float | None:
+    """Half the width of the t interval around the mean of ``differences``; ``None`` for fewer than two."""
+    count = len(differences)
+    if count < 2:
+        return None
+    quantile = stats.t.ppf(0.5 + confidence / 2, count - 1)
+    return float(quantile * np.std(differences, ddof=1) / math.sqrt(count))
+
+
+def sign_flip_p(differences: Sequence[float] | np.ndarray, flips: int = FLIPS, seed: int = 0) -> float:
+    """Two-sided p-value of a mean of zero, by flipping the sign of each difference.
+
+    If the two methods were exchangeable, a difference would be as likely as its negative. Up to twelve differences all
+    sign patterns are tried; beyond, ``flips`` random ones from ``seed``, the observed one counted among them.
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    observed = abs(values.sum())
+    if len(values) <= _EXACT_UP_TO:
+        patterns = (np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1
+        return float(np.mean(_reaches(patterns, values, observed)))
+    generator = np.random.default_rng(seed)
+    hits = 0
+    for start in range(0, flips, _AT_ONCE):
+        patterns = generator.integers(0, 2, (min(_AT_ONCE, flips - start), len(values)), dtype=np.int8)
+        hits += int(_reaches(patterns, values, observed).sum())
+    return (hits + 1) / (flips + 1)
+
+
+def _reaches(patterns: np.ndarray, values: np.ndarray, observed: float) -> np.ndarray:
+    """Whether the sum under each pattern of signs ``[n, tasks]`` is as far from zero as the observed one."""
+    sums = (2.0 * patterns - 1.0) @ values
+    reached: np.ndarray = np.abs(sums) >= observed - _TIE
+    return reached
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values in the order given: below a level with that chance of any false alarm among all."""
+    adjusted = [0.0] * len(p_values)
+    running = 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = running
+    return adjusted
+
+
+# MERGED FROM tables.results: "From cells to a table: means and intervals, the paper's figures, the best, and what a difference is worth."
 
 INDUCTIVE, TRANSDUCTIVE = "inductive", "transductive"
 
@@ -65,7 +174,7 @@ class Entry:
 class Line:
     """A row of the finished table."""
 
-    row: Row
+    row: TableRow
     parameters: int | None
     """Numbers tuned, as counted here."""
     paper_millions: float | None
@@ -94,7 +203,7 @@ class TableResult:
 
 def assemble(
     table: Table,
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     setting: Setting,
     states: Mapping[Cell, CellState],
     against: str | None = None,
@@ -197,12 +306,12 @@ def _columns(setting: Setting, figures: _Figures) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _best(column: Column, rows: Sequence[Row], figures: _Figures) -> str | None:
+def _best(column: Column, rows: Sequence[TableRow], figures: _Figures) -> str | None:
     means = {row.name: summary.mean for row in rows if (summary := figures.summary(row.name, column)) is not None}
     return max(means, key=lambda name: means[name]) if means else None
 
 
-def _marks(column: Column, rows: Sequence[Row], figures: _Figures) -> dict[str, str]:
+def _marks(column: Column, rows: Sequence[TableRow], figures: _Figures) -> dict[str, str]:
     name = _best(column, rows, figures)
     best = None if name is None else figures.summary(name, column)
     if best is None:
@@ -217,7 +326,7 @@ def _marks(column: Column, rows: Sequence[Row], figures: _Figures) -> dict[str, 
     return marks
 
 
-def _comparisons(column: Column, rows: Sequence[Row], figures: _Figures, against: str) -> dict[str, Comparison]:
+def _comparisons(column: Column, rows: Sequence[TableRow], figures: _Figures, against: str) -> dict[str, Comparison]:
     differences = {}
     for row in rows:
         ours, theirs = figures.pairs(row.name, against, column)
@@ -230,7 +339,7 @@ def _comparisons(column: Column, rows: Sequence[Row], figures: _Figures, against
     }
 
 
-def _paper(row: Row, setting: Setting) -> dict[tuple[str, int], PaperFigure]:
+def _paper(row: TableRow, setting: Setting) -> dict[tuple[str, int], PaperFigure]:
     figures = {}
     for dataset in setting.datasets:
         for shot in setting.shots:
@@ -240,7 +349,7 @@ def _paper(row: Row, setting: Setting) -> dict[tuple[str, int], PaperFigure]:
     return figures
 
 
-def _require_runnable(against: str | None, rows: Sequence[Row]) -> None:
+def _require_runnable(against: str | None, rows: Sequence[TableRow]) -> None:
     names = [row.name for row in rows if not row.published]
     if against is not None and against not in names:
         raise ConfigError(f"--against {against}: there is no such row to compare with; there are {', '.join(names)}.")
@@ -260,7 +369,7 @@ def _failures(states: Mapping[Cell, CellState]) -> tuple[str, ...]:
 
 
 def _notes(
-    rows: Sequence[Row], setting: Setting, columns: Sequence[Column], states: Mapping[Cell, CellState]
+    rows: Sequence[TableRow], setting: Setting, columns: Sequence[Column], states: Mapping[Cell, CellState]
 ) -> tuple[str, ...]:
     seeds = ", ".join(map(str, setting.seeds))
     notes = [

@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config import (
+from openprompt_meta.config.loading import merged
+from openprompt_meta.config.overrides import parse_overrides
+from openprompt_meta.config.schema import (
     METHOD_SECTION_OF,
     METHOD_SECTIONS,
     VERBALIZER_SECTIONS,
     RunConfig,
-    config_from_mapping,
 )
-from openprompt_meta.config.loading import merged
-from openprompt_meta.config.overrides import parse_overrides
-from openprompt_meta.config.validation import config_error
+from openprompt_meta.config.validation import config_error, config_from_mapping
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.tables.definitions import Row, Table
+from openprompt_meta.tables.definitions import Table, TableRow
 
 __all__ = ["Setting", "cell_config", "check_overrides"]
 
@@ -79,7 +78,7 @@ class Setting:
         return self.plm not in _HEADLESS
 
 
-def check_overrides(table: Table, rows: Sequence[Row], setting: Setting) -> None:
+def check_overrides(table: Table, rows: Sequence[TableRow], setting: Setting) -> None:
     """Refuse keys that no cell could take, before anything is run.
 
     Raises:
@@ -107,7 +106,7 @@ def check_overrides(table: Table, rows: Sequence[Row], setting: Setting) -> None
         config_from_mapping(merged(_base(setting, dataset, shot, seed), mapping), source=f"The table {table.name}")
 
 
-def cell_config(row: Row, setting: Setting, dataset: str, shot: int, seed: int) -> RunConfig:
+def cell_config(row: TableRow, setting: Setting, dataset: str, shot: int, seed: int) -> RunConfig:
     """The configuration of one cell; later wins: the paper's, the row's defaults, the overrides, the row itself.
 
     What the row does not use is left at its default, so that it does not tell two equal cells apart.

@@ -15,7 +15,7 @@ from bench import adaptation, growth, iteration, limit, prediction, timing
 from bench.table import markdown
 from bench.timing import alternate
 from bench.workload import Workload, dataset_of, language_model
-from openprompt_meta.learners import MetaLearner
+from openprompt_meta.learners.task import MetaLearner
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,8 +109,8 @@ def test_prediction_is_explained_by_the_tokens_that_are_read() -> None:
 
 def test_adaptation_takes_fifteen_steps_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
-    judge = MetaLearner.judge
-    monkeypatch.setattr(MetaLearner, "judge", lambda self, task, n: steps.append(n) or judge(self, task, 1))
+    evaluate = MetaLearner.evaluate
+    monkeypatch.setattr(MetaLearner, "evaluate", lambda self, task, n: steps.append(n) or evaluate(self, task, 1))
     found = adaptation.measure(Workload("minilm", shot=1, way=2, query=1), rounds=2)
     assert steps == [15] * 4
     assert found["ratio"] == found["seconds"]["plain"] / found["seconds"]["fast"]

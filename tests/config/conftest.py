@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.config import RunConfig, load_config
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ConfigError
 
 WriteYaml = Callable[..., Path]

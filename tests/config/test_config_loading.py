@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.config import RunConfig, load_config
-from openprompt_meta.config.loading import MAX_DEPTH
+from openprompt_meta.config.loading import MAX_DEPTH, load_config
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ConfigError
 
 WriteYaml = Callable[..., Path]
@@ -265,7 +265,7 @@ def test_the_presets_layout_puts_the_prompt_between_sep_and_cls(load: Load, tiny
     from openprompt.data_utils import InputExample
 
     from openprompt_meta import PromptPoolTemplate
-    from openprompt_meta.model.tokenizer_wrapper import MaskedLMTokenizerWrapper
+    from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 
     text = load("preset: authors", "dataset.name=hwu64").prompt_pool_template.text
     loaded = tiny("bert")

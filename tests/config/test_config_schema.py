@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-from openprompt_meta.config import VERBALIZER_SECTIONS, DatasetSection, PromptPoolTemplateSection
 from openprompt_meta.config.checks import KNOWN_DATASETS
 from openprompt_meta.config.keys import key_at
+from openprompt_meta.config.schema import VERBALIZER_SECTIONS, DatasetSection, PromptPoolTemplateSection
 
 CLASSES = {
     "prompt_pool_template": "PromptPoolTemplate",
@@ -20,7 +20,7 @@ CLASSES = {
     "warp_verbalizer": "WarpVerbalizer",
     "dart_verbalizer": "DartVerbalizer",
     "proto_verbalizer": "ProtoVerbalizer",
-    "manual_verbalizer": "HandCraftedVerbalizer",
+    "manual_verbalizer": "ManualVerbalizer",
 }
 SECTIONS = {"prompt_pool_template": PromptPoolTemplateSection, **VERBALIZER_SECTIONS}
 # Given by the run and not by its YAML: the model, the classes of a task, seeds and sizes that stand elsewhere.
@@ -86,7 +86,8 @@ def test_a_key_offers_the_choices_of_its_class(path: str, module: str, constant:
 
 
 def test_the_data_section_offers_the_readers_that_there_are() -> None:
-    from openprompt_meta.data import FORMATS, KNOWN_SETS
+    from openprompt_meta.data.facts import KNOWN_SETS
+    from openprompt_meta.data.readers.find import FORMATS
 
     key = key_at("dataset.format")
     assert key is not None
@@ -97,7 +98,7 @@ def test_the_data_section_offers_the_readers_that_there_are() -> None:
 
 def test_the_presets_words_fit_the_kinds_of_data() -> None:
     from openprompt_meta.config.presets import authors
-    from openprompt_meta.data import KNOWN_SETS, facts_of
+    from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 
     for name in KNOWN_SETS:
         about = "Topic is about" in authors(name, 5)["prompt_pool_template"]["text"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from openprompt_meta.config import RunConfig, config_from_mapping
 from openprompt_meta.config.checks import notes
 from openprompt_meta.config.keys import describe
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.errors import ConfigError
 
 

@@ -10,17 +10,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.config import (
-    METHOD_SECTIONS,
-    VERBALIZER_SECTIONS,
-    RunConfig,
-    config_from_mapping,
-    describe,
-    load_config,
-    to_mapping,
-    to_yaml,
-)
+from openprompt_meta.config.keys import describe
+from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.reference import reference
+from openprompt_meta.config.schema import METHOD_SECTIONS, VERBALIZER_SECTIONS, RunConfig
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.config.writing import to_mapping, to_yaml
 from openprompt_meta.config.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.config import RunConfig, load_config
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.yaml_file import MAX_BYTES, parse_yaml
 from openprompt_meta.errors import ConfigError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.config import load_config
+from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.errors import ConfigError
 

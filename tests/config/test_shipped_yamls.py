@@ -7,8 +7,14 @@ from typing import get_args
 
 import pytest
 
-from openprompt_meta.config import VERBALIZER_SECTIONS, MethodName, PromptPoolTemplateSection, RunConfig, load_config
+from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.presets import AUTHORS
+from openprompt_meta.config.schema import (
+    VERBALIZER_SECTIONS,
+    MethodName,
+    PromptPoolTemplateSection,
+    RunConfig,
+)
 
 YAMLS = Path(__file__).parents[2] / "yamls"
 DATASETS = {

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.commands.data import add_parser
-from openprompt_meta.data import Split, TextDataset, check, drop_conflicts, drop_duplicates, drop_small_classes, load
+from openprompt_meta.cli.data import add_parser
+from openprompt_meta.data.checks import (
+    check,
+    drop_conflicts,
+    drop_duplicates,
+    drop_small_classes,
+)
+from openprompt_meta.data.dataset import Split, TextDataset
+from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
 Rows = list[tuple[str, str]]

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.data import EpisodeSampler, TextDataset, check, load
+from openprompt_meta.data.checks import check
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.data.loading import load
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.data import download, facts_of
-from openprompt_meta.data.downloading import git_blob_id
-from openprompt_meta.data.facts import SetFacts, SourceFile
+from openprompt_meta.data.downloading import download, git_blob_id
+from openprompt_meta.data.facts import SetFacts, SourceFile, facts_of
 from openprompt_meta.errors import DataError
 
 CONTENT = b'{"raw": "some text", "label": 0}\n' * 5000

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.data import EpisodeSampler, Split, load
-from openprompt_meta.data.draws import draw
+from openprompt_meta.data.dataset import Split
+from openprompt_meta.data.episodes import EpisodeSampler, draw
+from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.files import atomic_writer, write_whole
+from openprompt_meta.files import atomic_writer, write_atomic
 
 
 def test_content_is_written_and_nothing_else_is_left(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a.txt", "ä\r\n")
-    write_whole(tmp_path / "b.bin", b"\x00\xff")
+    write_atomic(tmp_path / "a.txt", "ä\r\n")
+    write_atomic(tmp_path / "b.bin", b"\x00\xff")
     assert (tmp_path / "a.txt").read_bytes() == "ä\r\n".encode()
     assert (tmp_path / "b.bin").read_bytes() == b"\x00\xff"
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.bin"]
@@ -25,7 +25,7 @@ def test_a_failure_or_interrupt_keeps_the_old_file_and_leaves_no_other(
             file.write(b"half")
             raise failure
 
-    write_whole(tmp_path / "a.txt", "old")
+    write_atomic(tmp_path / "a.txt", "old")
     with pytest.raises(failure):
         fail()
     assert (tmp_path / "a.txt").read_text() == "old"
@@ -45,11 +45,11 @@ def test_permissions_follow_the_umask_and_links_stay_links(tmp_path: Path) -> No
     # Catches temporary files made by mkstemp, which nobody else may read.
     old = os.umask(0o022)
     try:
-        write_whole(tmp_path / "a.txt", "x")
+        write_atomic(tmp_path / "a.txt", "x")
     finally:
         os.umask(old)
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
     (tmp_path / "link").symlink_to(tmp_path / "a.txt")
-    write_whole(tmp_path / "link", "y")
+    write_atomic(tmp_path / "link", "y")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a.txt").read_text() == "y"

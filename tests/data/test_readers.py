@@ -11,7 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.data import facts_of, load, read, read_processor, read_table
+from openprompt_meta.data.facts import facts_of
+from openprompt_meta.data.loading import load
+from openprompt_meta.data.readers.files import read_table
+from openprompt_meta.data.readers.find import read_records
+from openprompt_meta.data.readers.processor import read_processor
 from openprompt_meta.errors import DataError
 
 Row = tuple[str, str]
@@ -73,19 +77,19 @@ def test_a_number_that_the_set_does_not_have_is_refused_with_its_line(tmp_path: 
 def test_an_authors_file_under_another_name_needs_to_be_told_its_set(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "dump.json", [("x", 0)], text="raw")
     with pytest.raises(DataError, match="not one of the known data sets"):
-        read(path)
-    assert read(path, name="amazon").labels == ("Amazon_Instant_Video",)
+        read_records(path)
+    assert read_records(path, name="amazon").labels == ("Amazon_Instant_Video",)
 
 
 def test_tables_with_other_columns_are_read(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(
         '\ufeffid,utterance,intent\r\n1,"hello, ""you""\r\nthere",greet\r\n2,bye,leave\r\n'.encode()
     )
-    records = read(tmp_path / "rows.csv", text_column="utterance", label_column="intent")
+    records = read_records(tmp_path / "rows.csv", text_column="utterance", label_column="intent")
     assert records.texts == ('hello, "you"\r\nthere', "bye")
     assert records.labels == ("greet", "leave")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nhello, you\tgreet\n")
-    assert read(tmp_path / "rows.tsv").texts == ("hello, you",)
+    assert read_records(tmp_path / "rows.tsv").texts == ("hello, you",)
 
 
 def test_a_folder_of_tables_keeps_the_splits_of_its_file_names(tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ def test_a_missing_column_is_named_with_its_neighbour(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"a\.jsonl, line 1: there is no column 'text'.*text_column.*Did you mean 'texts'"
     ):
-        read(path)
+        read_records(path)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_a_missing_column_is_named_with_its_neighbour(tmp_path: Path) -> None:
 def test_what_is_wrong_in_a_jsonl_file_is_said_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.jsonl").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        read(tmp_path / "a.jsonl")
+        read_records(tmp_path / "a.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_what_is_wrong_in_a_jsonl_file_is_said_with_its_line(tmp_path: Path, con
 def test_what_is_wrong_in_a_csv_file_is_said_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        read(tmp_path / "a.csv")
+        read_records(tmp_path / "a.csv")
 
 
 def test_empty_texts_can_be_left_out(tmp_path: Path) -> None:
@@ -153,7 +157,7 @@ def test_empty_texts_can_be_left_out(tmp_path: Path) -> None:
 
 def test_integer_labels_get_the_names_that_are_given(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [("x", 1), ("y", 0)])
-    assert read(path, class_names=["no", "yes"]).labels == ("yes", "no")
+    assert read_records(path, class_names=["no", "yes"]).labels == ("yes", "no")
     assert read_table(path, class_names={0: "no", 1: "yes"}).labels == ("yes", "no")
 
 
@@ -166,12 +170,12 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_written_as_jsonl_or_csv_is_read_back(tmp_path: Path, rows: list[Row]) -> None:
-    read_back = read(write_jsonl(tmp_path / "a.jsonl", rows))
+    read_back = read_records(write_jsonl(tmp_path / "a.jsonl", rows))
     assert list(zip(read_back.texts, read_back.labels, strict=True)) == rows
     buffer = io.StringIO(newline="")
     csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
     (tmp_path / "a.csv").write_bytes(buffer.getvalue().encode("utf-8"))
-    read_back = read(tmp_path / "a.csv")
+    read_back = read_records(tmp_path / "a.csv")
     assert list(zip(read_back.texts, read_back.labels, strict=True)) == rows
 
 
@@ -181,7 +185,7 @@ def test_no_content_raises_anything_but_a_data_error(tmp_path: Path, content: by
     path = tmp_path / f"a{suffix}"
     path.write_bytes(content)
     try:
-        records = read(path)
+        records = read_records(path)
     except DataError:
         return
     assert len(records.texts) == len(records.labels) > 0
@@ -231,7 +235,7 @@ def test_hub_names_go_to_load_dataset_without_any_permission_to_run_code(monkeyp
         return {"train": datasets.Dataset.from_dict({"text": ["x", "y"], "label": ["a", "b"]})}
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    records = read("hf:some/name", config="small", revision="abc")
+    records = read_records("hf:some/name", config="small", revision="abc")
     assert records.labels == ("a", "b")
     assert asked == [(("some/name", "small"), {"revision": "abc"})]
 
@@ -240,7 +244,7 @@ def test_hub_names_go_to_load_dataset_without_any_permission_to_run_code(monkeyp
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
     with pytest.raises(DataError, match="ConnectionError: no route"):
-        read("hf:some/name")
+        read_records("hf:some/name")
 
 
 @dataclass
@@ -293,13 +297,13 @@ def test_a_real_openprompt_processor_is_read(tmp_path: Path) -> None:
 
 def test_missing_sources_say_what_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Did you mean 'hwu64'"):
-        read("hwu46", root=tmp_path)
+        read_records("hwu46", root=tmp_path)
     with pytest.raises(DataError, match="openprompt-meta data download liu54"):
-        read("liu54", root=tmp_path)
+        read_records("liu54", root=tmp_path)
     with pytest.raises(DataError, match="Did you mean 'layout'"):
-        read("demo", format="layuot")
+        read_records("demo", format="layuot")
     with pytest.raises(DataError, match="no file that ends in"):
-        read(tmp_path)
+        read_records(tmp_path)
 
 
 def test_importing_the_package_does_not_import_heavy_libraries() -> None:
@@ -315,9 +319,9 @@ def test_importing_the_package_does_not_import_heavy_libraries() -> None:
 
 def test_a_known_set_that_is_not_there_names_the_command_that_fetches_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"openprompt-meta data download hwu64 --to .*sets"):
-        read(tmp_path / "sets" / "hwu64")
+        read_records(tmp_path / "sets" / "hwu64")
 
 
 def test_the_authors_file_is_found_where_the_folder_would_be(tmp_path: Path) -> None:
     (tmp_path / "hwu64.json").write_text('{"raw": "wake me at six", "label": 0}\n', encoding="utf-8")
-    assert read(tmp_path / "hwu64").texts == ("wake me at six",)
+    assert read_records(tmp_path / "hwu64").texts == ("wake me at six",)

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.data import KNOWN_SETS, ClassSplit, Records, facts_of, load, random_class_split
+from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.data.label_words import read_label_words, words_of_class_name
+from openprompt_meta.data.loading import load
+from openprompt_meta.data.readers.records import Records
+from openprompt_meta.data.splits import ClassSplit, random_class_split
 from openprompt_meta.errors import DataError
 
 # Classes for train, valid and test as the paper's table of data sets has them.

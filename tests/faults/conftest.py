@@ -9,7 +9,7 @@ import pytest
 from failing_disks import LimitedDisk, TmpfsDisk, mounted
 from fault_tools import SmallRun, VictimServer
 
-from openprompt_meta.runs import Run
+from openprompt_meta.runs.run import Run
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,9 @@ import safetensors.torch
 import torch
 from small_runs import small_config, write_data
 
-from openprompt_meta.config import RunConfig, load_config, to_yaml
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.runs.checkpoint import read_progress
 
 ROOT = Path(__file__).parents[2]

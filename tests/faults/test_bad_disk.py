@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from openprompt_meta.errors import CheckpointError, TemplateError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.runs.checkpoint import Progress, load_pool, write_checkpoint
@@ -82,12 +82,12 @@ DAMAGES = [flip_a_bit, lose_the_end, lose_everything, zero_a_page, add_bytes]
 @pytest.mark.parametrize("size", [1, 5000, 3_000_000])
 def test_what_does_not_read_back_never_replaces_a_good_file(damage: Damage, size: int, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    write_whole(file, b"old")
+    write_atomic(file, b"old")
     with bad_disk(damage), pytest.raises(OSError, match="gives back other bytes than were written"):
-        write_whole(file, os.urandom(size - 1) + b"!")
+        write_atomic(file, os.urandom(size - 1) + b"!")
     assert file.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
-    write_whole(file, b"new")
+    write_atomic(file, b"new")
     assert file.read_bytes() == b"new"
 
 

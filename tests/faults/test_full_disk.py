@@ -19,12 +19,12 @@ from fault_tools import ROOT, SmallRun, assert_same_results, assert_sound
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import CheckpointError, TemplateError
-from openprompt_meta.files import write_whole
+from openprompt_meta.files import write_atomic
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.runs.checkpoint import Progress, load_pool, write_checkpoint
 from openprompt_meta.runs.folder import SeedFolder
-from openprompt_meta.runs.logs import log_file
+from openprompt_meta.runs.process import log_file
 
 Disk = TmpfsDisk | LimitedDisk
 
@@ -43,12 +43,12 @@ def names(folder: Path) -> list[str]:
 
 def test_a_file_that_does_not_fit_leaves_the_one_before_and_nothing_else(disk: Disk) -> None:
     file = disk.folder / "file"
-    write_whole(file, b"old")
+    write_atomic(file, b"old")
     with disk.with_room_for(2 * PAGE), pytest.raises(OSError, match=r"No space left|too large"):
-        write_whole(file, bytes(3 * PAGE))
+        write_atomic(file, bytes(3 * PAGE))
     assert file.read_bytes() == b"old"
     assert names(disk.folder) == ["file"]
-    write_whole(file, bytes(3 * PAGE))
+    write_atomic(file, bytes(3 * PAGE))
     assert file.read_bytes() == bytes(3 * PAGE)
 
 

@@ -12,8 +12,12 @@ from fuzz_tools import fuzzed, junk, mangled, only_reading, tree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openprompt_meta.config import RunConfig, config_from_mapping, describe, load_config, to_yaml
+from openprompt_meta.config.keys import describe
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.config.yaml_file import parse_yaml
 from openprompt_meta.errors import ConfigError, TemplateError
 

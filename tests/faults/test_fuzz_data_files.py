@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import write_data
 
-from openprompt_meta.data import TextDataset, check, load
+from openprompt_meta.data.checks import check
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
 FILES = ["train.jsonl", "valid.jsonl", "test.jsonl", "splits.json", "labels.json"]

@@ -18,8 +18,13 @@ from hypothesis import strategies as st
 from openprompt_meta.errors import CheckpointError, OpenPromptMetaError, TemplateError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
-from openprompt_meta.runs import Run
-from openprompt_meta.runs.checkpoint import FORMAT, Progress, read_checkpoint, write_checkpoint
+from openprompt_meta.runs.checkpoint import (
+    FORMAT,
+    Progress,
+    read_checkpoint,
+    write_checkpoint,
+)
+from openprompt_meta.runs.run import Run
 from openprompt_meta.tensor_files import packed, read_tensors
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64]

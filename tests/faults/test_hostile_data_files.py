@@ -11,8 +11,9 @@ import pytest
 from hostile import billion_laughs
 
 from openprompt_meta.cli import main
-from openprompt_meta.data import load, read
 from openprompt_meta.data.label_words import read_label_words
+from openprompt_meta.data.loading import load
+from openprompt_meta.data.readers.find import read_records
 from openprompt_meta.errors import DataError
 
 LONG = "x" * 1_000_000
@@ -86,7 +87,7 @@ def refusal(function: Callable[[], object]) -> str:
 @pytest.mark.parametrize(("content", "told"), JSON_LINES.values(), ids=JSON_LINES.keys())
 def test_json_lines_are_refused_with_their_line(content: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(content, encoding="utf-8")
-    message = refusal(lambda: read(tmp_path / "data.jsonl"))
+    message = refusal(lambda: read_records(tmp_path / "data.jsonl"))
     assert "data.jsonl" in message
     assert told in message
 
@@ -96,7 +97,7 @@ def test_json_lines_are_refused_with_their_line(content: str, told: str, tmp_pat
 def test_tables_are_refused_with_their_line(content: str, told: str, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"data.{suffix}"
     file.write_text(content if suffix == "csv" else content.replace(",", "\t"), encoding="utf-8")
-    message = refusal(lambda: read(file))
+    message = refusal(lambda: read_records(file))
     assert file.name in message
     assert told in message
 
@@ -113,7 +114,7 @@ def test_class_lists_are_refused_with_their_file(content: str, tmp_path: Path) -
 def test_other_encodings_are_refused_with_the_file(encoding: str, suffix: str, tmp_path: Path) -> None:
     content = "text,label\ncafé,b\n" if suffix == "csv" else '{"text": "café", "label": "b"}\n'
     (tmp_path / f"data.{suffix}").write_bytes(content.encode(encoding))
-    assert f"data.{suffix}" in refusal(lambda: read(tmp_path / f"data.{suffix}"))
+    assert f"data.{suffix}" in refusal(lambda: read_records(tmp_path / f"data.{suffix}"))
 
 
 def test_what_is_odd_but_sound_is_read(tmp_path: Path) -> None:
@@ -121,11 +122,11 @@ def test_what_is_odd_but_sound_is_read(tmp_path: Path) -> None:
         f'\ufeff{{"text": "{LONG}", "label": "../../etc"}}\r\n{{"text": "\\u0000\u2028", "label": "b", "x": [1]}}',
         encoding="utf-8",
     )
-    records = read(tmp_path / "data.jsonl")
+    records = read_records(tmp_path / "data.jsonl")
     assert records.texts == (LONG, "\0\u2028")
     assert records.labels == ("../../etc", "b")
     (tmp_path / "data.csv").write_bytes(b'\xef\xbb\xbf,text,label,\r\n1,"a ""b""\nc",d,\r\n\r\n2,e,f,\r\n')
-    records = read(tmp_path / "data.csv")
+    records = read_records(tmp_path / "data.csv")
     assert records.texts == ('a "b"\nc', "e")
     assert records.labels == ("d", "f")
 
@@ -152,7 +153,7 @@ def test_pipes_devices_and_links_in_a_circle_are_refused_and_not_waited_for(name
 def test_names_that_no_disk_takes_are_refused(tmp_path: Path) -> None:
     for name in ("x" * 1000, "a\0b", "x/" * 400, str(tmp_path / "file" / "below")):
         (tmp_path / "file").write_text("")
-        refusal(lambda name=name: read(name))  # type: ignore[misc]
+        refusal(lambda name=name: read_records(name))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", ["list", "mapping"])

@@ -14,7 +14,7 @@ import pytest
 from fault_tools import SmallRun, VictimServer, assert_same_results, assert_sound, timed, wait_for
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.runs import Run
+from openprompt_meta.runs.run import Run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fault_tools import SmallRun
 
-from openprompt_meta.files import atomic_writer, remove_leftovers, write_whole
-from openprompt_meta.runs import Run
+from openprompt_meta.files import atomic_writer, remove_leftovers, write_atomic
+from openprompt_meta.runs.run import Run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forked")
 
@@ -31,7 +31,7 @@ def killed_writer(file: Path) -> Path:
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    write_whole(tmp_path / "file", "old")
+    write_atomic(tmp_path / "file", "old")
     left = killed_writer(tmp_path / "file")
     assert left.read_bytes() == b"half"
     assert remove_leftovers(tmp_path) == [left]
@@ -71,7 +71,7 @@ def test_writers_and_clearers_at_the_same_time_lose_nothing(tmp_path: Path) -> N
     def write(name: str) -> None:
         try:
             for number in range(100):
-                write_whole(tmp_path / name, f"{name} {number}")
+                write_atomic(tmp_path / name, f"{name} {number}")
                 assert (tmp_path / name).read_text() == f"{name} {number}"
         except BaseException as error:
             failures.append(error)

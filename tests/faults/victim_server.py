@@ -24,9 +24,9 @@ def changes_files(event: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def train(request: dict[str, Any], report: int) -> int:
-    from openprompt_meta.config import load_config
+    from openprompt_meta.config.loading import load_config
     from openprompt_meta.errors import OpenPromptMetaError
-    from openprompt_meta.runs import Run
+    from openprompt_meta.runs.run import Run
 
     seen = 0
 

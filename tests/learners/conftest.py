@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openprompt_meta.model import LoadedMLM, load_mlm
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 
 
 @pytest.fixture

@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openprompt_meta.learners import BaseLearner, Task
-from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier
-from openprompt_meta.prompts import PromptPoolTemplate, RepVerbalizer
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.texts import TokenizedTexts
+from openprompt_meta.learners.inner import InnerLoop
+from openprompt_meta.learners.task import Task
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 TEXT = '{"placeholder": "text_a"} {"pool"} topic is {"mask"}.'
 CLASSES = ["weather", "sport", "food"]
@@ -32,7 +36,7 @@ class Setting:
         verbalizer = verbalizer or RepVerbalizer(mlm.tokenizer, mlm.model)
         self.classifier = kind(mlm.model, self.template, verbalizer, freeze_plm=True, plm_eval_mode=True)
         wrapper = mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=64)
-        texts = EncodedTexts([*SUPPORT, *QUERY], self.template, wrapper)
+        texts = TokenizedTexts([*SUPPORT, *QUERY], self.template, wrapper)
         self.task = Task(
             index=7,
             classes=CLASSES,
@@ -41,7 +45,7 @@ class Setting:
             query=texts.batch(range(6, 10), QUERY_LABELS),
         )
         self.mlm = mlm.model
-        self.base = BaseLearner(self.classifier, **learner)
+        self.base = InnerLoop(self.classifier, **learner)
 
     def features(self, keys: Tensor, prompts: Tensor, batch: Any) -> Tensor:
         """h_[MASK] row by row: attention, prompt and input embeddings put together by hand, no template involved."""
@@ -63,20 +67,22 @@ class Setting:
         return torch.stack(rows)
 
 
-def rep_log_probabilities(support: Tensor, judged: Tensor, rho: float = 10.0) -> Tensor:
+def rep_log_probabilities(support: Tensor, evaluated: Tensor, rho: float = 10.0) -> Tensor:
     """RepVerb's log-probabilities ``[n, 3]``, class by class in loops."""
     embeddings = [
         torch.stack([h for h, y in zip(support, SUPPORT_LABELS, strict=True) if y == c]).mean(0) for c in range(3)
     ]
     rows = []
-    for h in judged:
+    for h in evaluated:
         cosines = torch.stack([(v @ h) / (v.norm() * h.norm()) for v in embeddings])
         rows.append(rho * cosines - torch.log(torch.exp(rho * cosines).sum()))
     return torch.stack(rows)
 
 
-def rep_loss(support: Tensor, judged: Tensor, labels: list[int], rho: float = 10.0, reduction: str = "mean") -> Tensor:
+def rep_loss(
+    support: Tensor, evaluated: Tensor, labels: list[int], rho: float = 10.0, reduction: str = "mean"
+) -> Tensor:
     """RepVerb's negative log-likelihood."""
-    predicted = rep_log_probabilities(support, judged, rho)
+    predicted = rep_log_probabilities(support, evaluated, rho)
     total = -torch.stack([row[y] for row, y in zip(predicted, labels, strict=True)]).sum()
     return total / len(labels) if reduction == "mean" else total

@@ -11,12 +11,17 @@ import torch
 from oracle_tools import CLASSES, QUERY, QUERY_LABELS, SUPPORT, SUPPORT_LABELS
 from torch import Tensor, nn
 
-from openprompt_meta.learners import Task
-from openprompt_meta.learners.base_learner import task_randomness
-from openprompt_meta.learners.encoder_tuning import ContrastiveLearner, HeadLearner, draw_pairs, mean_pooled
-from openprompt_meta.learners.feature_classifiers import class_means
-from openprompt_meta.methods.bare_texts import BareTexts
-from openprompt_meta.model import LoadedMLM
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.learners.baselines import (
+    ContrastiveLearner,
+    HeadLearner,
+    class_means,
+    draw_pairs,
+    mean_pooled,
+)
+from openprompt_meta.learners.inner import task_randomness
+from openprompt_meta.learners.task import Task
+from openprompt_meta.methods.baselines import BareTexts
 
 pytestmark = pytest.mark.meta
 
@@ -66,7 +71,7 @@ def test_fine_tuning_is_adam_on_encoder_and_head(encoder: Any, task: Task) -> No
         losses.append(loss.item())
     expected = head(one_by_one(by_hand, task.query)).log_softmax(dim=-1)
     before = copy.deepcopy(encoder.state_dict())
-    outcome = HeadLearner(encoder, lr, head_lr, seed=4).judge(task, steps)
+    outcome = HeadLearner(encoder, lr, head_lr, seed=4).evaluate(task, steps)
     assert outcome.inner_losses == pytest.approx(losses, rel=1e-8)
     assert torch.allclose(outcome.log_probabilities, expected, rtol=1e-5, atol=1e-7)
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
@@ -75,10 +80,10 @@ def test_fine_tuning_is_adam_on_encoder_and_head(encoder: Any, task: Task) -> No
 def test_contrastive_steps_bring_texts_of_one_class_together(encoder: Any, task: Task) -> None:
     before = copy.deepcopy(encoder.state_dict())
     learner = ContrastiveLearner(encoder, 1e-3, class_means(), pairs=8, seed=1)
-    outcome = learner.judge(task, 25)
+    outcome = learner.evaluate(task, 25)
     assert sum(outcome.inner_losses[-5:]) < 0.5 * sum(outcome.inner_losses[:5])
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
-    assert outcome.inner_losses == learner.judge(task, 25).inner_losses, "pairs belong to seed and task"
+    assert outcome.inner_losses == learner.evaluate(task, 25).inner_losses, "pairs belong to seed and task"
 
 
 def test_the_contrastive_loss_is_the_squared_error_of_cosines(encoder: Any, task: Task) -> None:
@@ -89,7 +94,7 @@ def test_the_contrastive_loss_is_the_squared_error_of_cosines(encoder: Any, task
     for i, j in zip(first.tolist(), second.tolist(), strict=True):
         cosine = features[i] @ features[j] / (features[i].norm() * features[j].norm())
         errors.append((cosine - float(SUPPORT_LABELS[i] == SUPPORT_LABELS[j])) ** 2)
-    found = ContrastiveLearner(encoder, 1e-3, class_means(), pairs=6, seed=1).judge(task, 1).inner_losses
+    found = ContrastiveLearner(encoder, 1e-3, class_means(), pairs=6, seed=1).evaluate(task, 1).inner_losses
     assert found == pytest.approx([float(sum(errors) / 6)], rel=1e-8)
 
 

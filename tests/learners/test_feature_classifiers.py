@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from openprompt_meta.learners import Task
-from openprompt_meta.learners.feature_classifiers import (
+from openprompt_meta.learners.baselines import (
     FeatureLearner,
     class_means,
     logistic_regression,
     nearest_neighbours,
 )
+from openprompt_meta.learners.task import Task
 
 pytestmark = pytest.mark.meta
 
@@ -72,8 +72,8 @@ def test_a_logistic_regression_is_at_the_least_of_its_penalised_loss() -> None:
         return total
 
     optimizer.step(loss)
-    judged = torch.nn.functional.normalize(query.double(), dim=-1)
-    expected = (judged @ weight.T + bias).log_softmax(dim=-1)
+    evaluated = torch.nn.functional.normalize(query.double(), dim=-1)
+    expected = (evaluated @ weight.T + bias).log_softmax(dim=-1)
     assert torch.allclose(predicted, expected, atol=1e-3)
 
 
@@ -86,9 +86,9 @@ def test_a_task_is_judged_by_its_own_support_set_alone() -> None:
     for fit in (class_means(), logistic_regression(), nearest_neighbours(3)):
         learner = FeatureLearner(fit)
         assert [group[0].index for group in learner.in_groups(tasks)] == [0, 1]
-        together = learner.judge_together(tasks, 0)
+        together = learner.evaluate_batch(tasks, 0)
         for task, outcome in zip(tasks, together, strict=True):
-            alone = learner.judge(task, 0)
+            alone = learner.evaluate(task, 0)
             assert torch.equal(alone.log_probabilities, outcome.log_probabilities)
             right = (outcome.log_probabilities.argmax(dim=-1) == LABELS).float().mean().item()
             assert outcome.accuracy == pytest.approx(right)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from openprompt_meta.learners.gradient_steps import GradientSteps, InnerSteps, laid_out_as
+from openprompt_meta.learners.optim import GradientSteps, InnerSteps, with_layout_of
 
 
 @pytest.mark.parametrize("way", ["transposed", "expanded", "plain"])
@@ -39,8 +39,8 @@ def test_a_step_does_not_depend_on_how_a_gradient_lies_in_memory(way: str) -> No
 
 def test_a_gradient_that_is_laid_out_already_is_not_copied() -> None:
     parameter, gradient = torch.randn(2, 3), torch.randn(2, 3)
-    assert laid_out_as(parameter, gradient) is gradient
-    assert laid_out_as(parameter, None) is None
+    assert with_layout_of(parameter, gradient) is gradient
+    assert with_layout_of(parameter, None) is None
 
 
 def test_each_group_takes_steps_of_its_own_and_what_the_loss_does_not_know_stays() -> None:

@@ -11,18 +11,21 @@ import torch
 from oracle_tools import ALPHA, QUERY_LABELS, STEPS, SUPPORT_LABELS, Setting, rep_log_probabilities, rep_loss
 from torch import Tensor, nn
 
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.packed import PackedClassifier
 from openprompt_meta.errors import NotFiniteError
-from openprompt_meta.learners import (
+from openprompt_meta.learners.adapters import InPlace, PoolClones
+from openprompt_meta.learners.meta import (
     AdaptingLearner,
     BmgLearner,
-    InnerSteps,
-    InPlace,
     MamlLearner,
-    PoolClones,
     ReptileLearner,
 )
-from openprompt_meta.model import LoadedMLM, MaskClassifier, MaskOnlyClassifier, PackedClassifier
-from openprompt_meta.prompts import HandCraftedVerbalizer, ProtoVerbalizer, WarpVerbalizer
+from openprompt_meta.learners.optim import InnerSteps
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+from openprompt_meta.verbalizers.warp import WarpVerbalizer
 
 pytestmark = pytest.mark.meta
 
@@ -150,7 +153,7 @@ def test_bmg_matches_predictions_with_a_target_some_steps_further(
 
 
 @pytest.mark.parametrize("label_embeddings", ["adapted", "last_inner_step"])
-@pytest.mark.parametrize("kind", [WarpVerbalizer, ProtoVerbalizer, HandCraftedVerbalizer])
+@pytest.mark.parametrize("kind", [WarpVerbalizer, ProtoVerbalizer, ManualVerbalizer])
 @pytest.mark.parametrize("learner", [ReptileLearner, BmgLearner])
 def test_every_verbalizer_goes_with_every_learner(
     mlm: LoadedMLM, learner: Any, kind: Any, label_embeddings: Any
@@ -282,12 +285,12 @@ def test_no_task_leaks_into_the_next(mlm: LoadedMLM, optimizer: str) -> None:
     whole = Whole(mlm, optimizer)
     before = [parameter.detach().clone() for parameter in whole.parameters]
     learner = AdaptingLearner(whole.setting.base, whole.adapter)
-    first = learner.judge(whole.setting.task, 4)
+    first = learner.evaluate(whole.setting.task, 4)
     assert all(torch.equal(one, two) for one, two in zip(whole.parameters, before, strict=True))
-    learner.judge(replace(whole.setting.task, index=8, support=whole.setting.task.support), 2)
-    again = learner.judge(whole.setting.task, 4)
+    learner.evaluate(replace(whole.setting.task, index=8, support=whole.setting.task.support), 2)
+    again = learner.evaluate(whole.setting.task, 4)
     assert torch.equal(first.log_probabilities, again.log_probabilities)
-    assert not torch.equal(first.log_probabilities, learner.judge(whole.setting.task, 0).log_probabilities)
+    assert not torch.equal(first.log_probabilities, learner.evaluate(whole.setting.task, 0).log_probabilities)
     assert all(torch.equal(one, two) for one, two in zip(whole.parameters, before, strict=True))
     assert all(parameter.grad is None for parameter in whole.parameters)
 
@@ -306,7 +309,7 @@ def test_a_task_that_fails_halfway_puts_every_bit_back(mlm: LoadedMLM) -> None:
     steps = [InnerSteps(whole.parameters, 1e200)]  # the first step is huge, the loss after it is not a number
     learner = AdaptingLearner(whole.setting.base, InPlace(whole.pool, steps))
     with pytest.raises(NotFiniteError):
-        learner.judge(whole.setting.task, 3)
+        learner.evaluate(whole.setting.task, 3)
     assert all(torch.equal(one, two) for one, two in zip(whole.parameters, before, strict=True))
 
 
@@ -315,7 +318,7 @@ def test_memory_to_put_back_is_taken_once_not_for_each_task(mlm: LoadedMLM) -> N
     learner = AdaptingLearner(whole.setting.base, whole.adapter)
     places = []
     for index in range(3):
-        learner.judge(replace(whole.setting.task, index=index), 1)
+        learner.evaluate(replace(whole.setting.task, index=index), 1)
         places.append([kept.data_ptr() for kept in whole.adapter._start.kept])
     assert places[0] == places[1] == places[2]
     assert not whole.adapter._halfway.kept, "only BMG goes further and comes back"
@@ -328,6 +331,6 @@ def test_a_verbalizers_own_parameters_are_tuned_along_if_asked_for(mlm: LoadedML
         setting = Setting(mlm, verbalizer, MaskOnlyClassifier)
         mlm.model.requires_grad_(True)
         adapter = InPlace(setting.template.pool, [InnerSteps(list(mlm.model.parameters()), 1e-12)], along)
-        losses[along] = AdaptingLearner(setting.base, adapter).judge(setting.task, 3).inner_losses
+        losses[along] = AdaptingLearner(setting.base, adapter).evaluate(setting.task, 3).inner_losses
     assert losses[None] == pytest.approx([losses[None][0]] * 3, rel=1e-6)
     assert losses[0.5, "sgd"][2] < losses[0.5, "sgd"][0]

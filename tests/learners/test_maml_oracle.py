@@ -12,15 +12,16 @@ import torch
 from oracle_tools import ALPHA, CLASSES, QUERY_LABELS, STEPS, SUPPORT_LABELS, WORDS, Setting, rep_loss
 from torch import Tensor
 
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.packed import PackedClassifier
 from openprompt_meta.errors import NotFiniteError
-from openprompt_meta.learners import MamlLearner, Task
-from openprompt_meta.model import LoadedMLM, MaskClassifier, PackedClassifier
-from openprompt_meta.prompts import (
-    HandCraftedVerbalizer,
-    ProtoVerbalizer,
-    RepVerbalizer,
-    WarpVerbalizer,
-)
+from openprompt_meta.learners.meta import MamlLearner
+from openprompt_meta.learners.task import Task
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
+from openprompt_meta.verbalizers.warp import WarpVerbalizer
 
 pytestmark = pytest.mark.meta
 
@@ -110,7 +111,7 @@ def test_a_meta_batch_averages_the_gradients_of_its_tasks(
 
 
 @pytest.mark.parametrize("label_embeddings", ["adapted", "last_inner_step"])
-@pytest.mark.parametrize("kind", [RepVerbalizer, WarpVerbalizer, ProtoVerbalizer, HandCraftedVerbalizer])
+@pytest.mark.parametrize("kind", [RepVerbalizer, WarpVerbalizer, ProtoVerbalizer, ManualVerbalizer])
 def test_tasks_judged_side_by_side_are_judged_as_one_by_one(mlm: LoadedMLM, kind: Any, label_embeddings: Any) -> None:
     verbalizer = kind(tokenizer=mlm.tokenizer, model=mlm.model).double()
     setting = Setting(mlm, verbalizer, PackedClassifier, label_embeddings=label_embeddings, tokens_at_once=10_000)
@@ -122,7 +123,7 @@ def test_tasks_judged_side_by_side_are_judged_as_one_by_one(mlm: LoadedMLM, kind
     tasks = [setting.task, Task(9, CLASSES[::-1], swapped, setting.task.support, few), replace(setting.task, index=3)]
     assert [len(group) for group in setting.base.in_groups(tasks)] == [3]
     for alone, together in zip(
-        [learner.judge(task, 2) for task in tasks], learner.judge_together(tasks, 2), strict=True
+        [learner.evaluate(task, 2) for task in tasks], learner.evaluate_batch(tasks, 2), strict=True
     ):
         assert alone.index == together.index
         assert alone.inner_losses == pytest.approx(together.inner_losses, rel=1e-9)
@@ -146,7 +147,7 @@ def test_judging_changes_neither_pool_nor_language_model_and_learning_only_the_p
     model_before = copy.deepcopy(mlm.model.state_dict())
     pool_before = copy.deepcopy(pool.state_dict())
     learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS)
-    learner.judge(setting.task, 2)
+    learner.evaluate(setting.task, 2)
     assert all(torch.equal(value, pool_before[name]) for name, value in pool.state_dict().items())
     assert setting.template.pool is pool
     learner.meta_step([setting.task])
@@ -159,7 +160,7 @@ def test_judging_without_steps_is_the_plain_prediction(mlm: LoadedMLM) -> None:
     setting = Setting(mlm)
     pool = setting.template.pool
     learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
-    outcome = learner.judge(setting.task, 0)
+    outcome = learner.evaluate(setting.task, 0)
     support = setting.features(pool.keys, pool.prompts, setting.task.support)
     query = setting.features(pool.keys, pool.prompts, setting.task.query)
     assert outcome.loss == pytest.approx(rep_loss(support, query, QUERY_LABELS).item(), rel=1e-9)
@@ -167,7 +168,7 @@ def test_judging_without_steps_is_the_plain_prediction(mlm: LoadedMLM) -> None:
     assert torch.allclose(outcome.log_probabilities.exp().sum(-1), torch.ones(4, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("kind", [WarpVerbalizer, ProtoVerbalizer, HandCraftedVerbalizer])
+@pytest.mark.parametrize("kind", [WarpVerbalizer, ProtoVerbalizer, ManualVerbalizer])
 def test_every_verbalizer_goes_through_the_inner_and_the_outer_loop(mlm: LoadedMLM, kind: Any) -> None:
     setting = Setting(mlm, kind(tokenizer=mlm.tokenizer, model=mlm.model).double())
     pool = setting.template.pool
@@ -207,7 +208,7 @@ def test_what_is_random_inside_a_task_depends_on_seed_and_task_alone(mlm: Loaded
         learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
         torch.manual_seed(noise)
         state = torch.get_rng_state()
-        found = learner.judge(setting.task, 2).inner_losses
+        found = learner.evaluate(setting.task, 2).inner_losses
         assert torch.equal(torch.get_rng_state(), state), "a program's own random numbers are left alone"
         return found
 

@@ -11,12 +11,14 @@ import pytest
 import torch
 from small_runs import small_config, write_data
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.data.configured import open_dataset
-from openprompt_meta.methods import MetaPrompter, build_metaprompter, language_model, load_language_model
-from openprompt_meta.methods.language_model import torch_precision
-from openprompt_meta.model import MaskClassifier, MaskOnlyClassifier, PackedClassifier
-from openprompt_meta.runs.threads import usable_processors
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.loading import open_dataset
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier
+from openprompt_meta.encoder.packed import PackedClassifier
+from openprompt_meta.methods import language_model
+from openprompt_meta.methods.language_model import load_language_model, torch_precision
+from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
+from openprompt_meta.runs.process import usable_processors
 
 pytestmark = pytest.mark.meta
 
@@ -46,12 +48,14 @@ def test_the_fast_engine_learns_and_judges_as_the_plain_one(
     assert steps[0].loss == pytest.approx(steps[1].loss, rel=1e-8)
     assert steps[0].inner_losses == pytest.approx(steps[1].inner_losses, rel=1e-8)
     assert steps[0].gradient_norm == pytest.approx(steps[1].gradient_norm, rel=1e-7)
-    for one, two in zip(plain.learner.pool.parameters(), fast.learner.pool.parameters(), strict=True):
+    for one, two in zip(
+        plain.learner.meta_parameters.parameters(), fast.learner.meta_parameters.parameters(), strict=True
+    ):
         assert torch.allclose(one, two, rtol=1e-6, atol=1e-9)
-    alone = [plain.learner.judge(plain.sources["test"][i], 2) for i in range(4)]
-    groups = list(fast.learner.base_learner.in_groups(fast.sources["test"][i] for i in range(4)))
+    alone = [plain.learner.evaluate(plain.sources["test"][i], 2) for i in range(4)]
+    groups = list(fast.learner.inner_loop.in_groups(fast.sources["test"][i] for i in range(4)))
     assert max(map(len, groups)) > 1
-    together = [outcome for group in groups for outcome in fast.learner.judge_together(group, 2)]
+    together = [outcome for group in groups for outcome in fast.learner.evaluate_batch(group, 2)]
     for one, two in zip(alone, together, strict=True):
         assert one.index == two.index
         assert one.loss == pytest.approx(two.loss, rel=1e-6)
@@ -77,7 +81,7 @@ def test_dropout_keeps_tasks_apart_and_texts_unpacked(tiny_mlm_folder: Callable[
     config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
     method = method_of(replace(config, plm=replace(config.plm, dropout=True)), "fast", tokens_at_once=10_000)
     assert type(method.classifier) is MaskOnlyClassifier
-    groups = method.learner.base_learner.in_groups(method.sources["test"][i] for i in range(3))
+    groups = method.learner.inner_loop.in_groups(method.sources["test"][i] for i in range(3))
     assert [len(group) for group in groups] == [1, 1, 1]
 
 

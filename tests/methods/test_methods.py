@@ -13,15 +13,19 @@ import torch
 import transformers
 from small_runs import assert_same_run, cut_after, small_config, write_data
 
-from openprompt_meta.config import MethodName, RunConfig, config_from_mapping
+from openprompt_meta.config.schema import MethodName, RunConfig
+from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_mapping
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.data.loading import open_dataset
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier
+from openprompt_meta.encoder.packed import PackedClassifier
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.learners import MetaLearner
-from openprompt_meta.methods import METHODS, Method, build_method, load_language_model
-from openprompt_meta.methods.tuned_model import parameters_of
-from openprompt_meta.model import MaskClassifier, MaskOnlyClassifier, PackedClassifier
-from openprompt_meta.runs import Run, run
+from openprompt_meta.learners.task import MetaLearner
+from openprompt_meta.methods.language_model import load_language_model, parameters_of
+from openprompt_meta.methods.method import Method
+from openprompt_meta.methods.registry import METHODS, build_method
+from openprompt_meta.runs import run
+from openprompt_meta.runs.run import Run
 
 pytestmark = pytest.mark.meta
 
@@ -119,7 +123,7 @@ def test_a_method_runs_and_leaves_the_language_model_it_was_given_alone(config: 
     if isinstance(method.learner, MetaLearner):
         step = method.learner.meta_step([method.sources["train"][i] for i in range(2)])
         assert step.gradient_norm > 0
-    outcome = method.learner.judge(method.sources["test"][0], method.eval_steps)
+    outcome = method.learner.evaluate(method.sources["test"][0], method.eval_steps)
     assert torch.allclose(outcome.log_probabilities.exp().sum(dim=-1).float(), torch.ones(6), atol=1e-5)
     assert_same_bits(loaded.model, before)
     assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
@@ -130,14 +134,14 @@ def test_judging_a_task_leaves_every_weight_as_it_was(config: RunConfig, name: s
     method = built(variant(config, name))
     before = bits(own_model(method))
     tasks = [method.sources["test"][i] for i in range(2)]
-    first = [method.learner.judge(task, method.eval_steps) for task in tasks]
+    first = [method.learner.evaluate(task, method.eval_steps) for task in tasks]
     assert_same_bits(own_model(method), before)
     # In the other order, so that a trace of one task in the next would show.
-    again = [method.learner.judge(task, method.eval_steps) for task in tasks[::-1]][::-1]
+    again = [method.learner.evaluate(task, method.eval_steps) for task in tasks[::-1]][::-1]
     for one, two in zip(first, again, strict=True):
         assert torch.equal(one.log_probabilities, two.log_probabilities)
         assert one.inner_losses == two.inner_losses
-    untuned = method.learner.judge(tasks[0], 0)
+    untuned = method.learner.evaluate(tasks[0], 0)
     assert not torch.equal(untuned.log_probabilities, first[0].log_probabilities), "the steps must do something"
 
 
@@ -192,7 +196,7 @@ def test_what_learns_nothing_across_tasks_is_tested_at_once_and_resumes(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "write_whole", dying)
+        patch.setattr(run, "write_atomic", dying)
         with pytest.raises(KeyboardInterrupt):
             Run(config, tmp_path / "cut", show_progress=False).train()
     assert Run(config, tmp_path / "cut", show_progress=False).train() == results
@@ -251,7 +255,7 @@ def test_a_tuned_model_gives_the_same_by_either_engine(
         kinds.append(type(method.classifier))
         if isinstance(method.learner, MetaLearner):  # the outer step: a gradient for every weight of the model
             method.learner.meta_step([method.sources["train"][i] for i in range(2)])
-        outcomes.append(method.learner.judge(method.sources["test"][0], 2))
+        outcomes.append(method.learner.evaluate(method.sources["test"][0], 2))
         weights.append(bits(own_model(method)))
     assert kinds == [MaskClassifier, PackedClassifier if family == "bert" else MaskOnlyClassifier]
     assert torch.allclose(outcomes[0].log_probabilities, outcomes[1].log_probabilities, rtol=1e-6, atol=1e-8)
@@ -275,7 +279,7 @@ def test_a_tuned_model_keeps_its_weights_in_single_precision_and_multiplies_in_h
         method = built(chosen)
         assert {parameter.dtype for parameter in own_model(method).parameters()} == {torch.float32}
         products = seen_products(monkeypatch)
-        outcomes[precision] = method.learner.judge(method.sources["test"][0], 2)
+        outcomes[precision] = method.learner.evaluate(method.sources["test"][0], 2)
         assert products == {getattr(torch, precision)}
     one, two = outcomes.values()
     assert not torch.equal(one.log_probabilities, two.log_probabilities)

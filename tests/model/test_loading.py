@@ -14,8 +14,9 @@ from openprompt.data_utils import InputExample
 from tiny_models import FAMILIES
 
 from openprompt_meta import PromptPoolTemplate, RepVerbalizer
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError
-from openprompt_meta.model import LoadedMLM, has_vocabulary_head, load_mlm
+from openprompt_meta.verbalizers.base import has_vocabulary_head
 
 pytestmark = pytest.mark.prompts
 

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from openprompt import PromptForClassification
 from tiny_models import FAMILIES, LABEL_WORDS
 
-from openprompt_meta.model import EncodedTexts, LoadedMLM, MaskClassifier, MaskOnlyClassifier
-from openprompt_meta.model.length_groups import divide_batch, length_groups
-from openprompt_meta.model.vocabulary_head import vocabulary_head
-from openprompt_meta.prompts import (
-    DartVerbalizer,
-    HandCraftedVerbalizer,
-    PromptPoolTemplate,
-    ProtoVerbalizer,
-    RepVerbalizer,
-    WarpVerbalizer,
-)
+from openprompt_meta.encoder.batching import divide_batch, length_groups
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier, vocabulary_head
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.texts import TokenizedTexts
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
+from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -44,15 +42,15 @@ def template_of(mlm: LoadedMLM) -> PromptPoolTemplate:
     return PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
 
 
-def texts_of(mlm: LoadedMLM, template: PromptPoolTemplate, texts: Sequence[str] = TEXTS) -> EncodedTexts:
-    return EncodedTexts(texts, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=300))
+def texts_of(mlm: LoadedMLM, template: PromptPoolTemplate, texts: Sequence[str] = TEXTS) -> TokenizedTexts:
+    return TokenizedTexts(texts, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=300))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_less_work_gives_the_same_predictions_and_gradients(family: str, tiny: Callable[[str], LoadedMLM]) -> None:
     mlm = tiny(family)
     template = template_of(mlm)
-    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
     batch = texts_of(mlm, template).batch(range(len(TEXTS)), [0, 1, 2, 3, 0, 1, 2])
     found = []
     for kind in (PromptForClassification, MaskClassifier, MaskOnlyClassifier):
@@ -152,7 +150,7 @@ def test_a_divided_batch_is_put_together_in_its_own_order() -> None:
 def test_a_model_in_half_precision_is_judged_in_single(tiny: Callable[[str], LoadedMLM]) -> None:
     mlm = tiny("bert")
     template = template_of(mlm)
-    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
     batch = texts_of(mlm, template).batch(range(len(TEXTS)))
     exact = MaskOnlyClassifier(mlm.model, template, verbalizer)(batch)
     mlm.model.to(torch.bfloat16)

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from openprompt_meta import HandCraftedVerbalizer, ProtoVerbalizer, RepVerbalizer, WarpVerbalizer
+from openprompt_meta import ManualVerbalizer, ProtoVerbalizer, RepVerbalizer, WarpVerbalizer
+from openprompt_meta.encoder import minilm
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError, VerbalizerError
-from openprompt_meta.model import LoadedMLM, has_vocabulary_head, load_mlm, minilm
+from openprompt_meta.verbalizers.base import has_vocabulary_head
 
 pytestmark = [pytest.mark.prompts, pytest.mark.real_encoder]
 
@@ -100,7 +102,7 @@ def test_it_loads_without_a_word() -> None:
 
 WORDS = {"weather": ["rain"], "sport": ["game"]}
 NEEDS_WORDS: dict[str, Callable[[LoadedMLM], object]] = {
-    "hand-crafted": lambda m: HandCraftedVerbalizer(m.tokenizer, list(WORDS), label_words=WORDS, model=m.model),
+    "hand-crafted": lambda m: ManualVerbalizer(m.tokenizer, list(WORDS), label_words=WORDS, model=m.model),
     "rep mixed": lambda m: RepVerbalizer(m.tokenizer, m.model, list(WORDS), label_words=WORDS, mix_lambda=0.5),
     "warp mixed": lambda m: WarpVerbalizer(m.tokenizer, m.model, list(WORDS), label_words=WORDS, mix_lambda=0.0),
     "proto multi": lambda m: ProtoVerbalizer(m.tokenizer, m.model, list(WORDS), label_words=WORDS, multi_verb="multi"),

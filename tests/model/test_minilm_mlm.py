@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from tools.minilm_mlm.evaluating import SENTENCES, predictions
 from transformers import BertForMaskedLM
 
-from openprompt_meta import HandCraftedVerbalizer
+from openprompt_meta import ManualVerbalizer
+from openprompt_meta.encoder import minilm as minilm_mlm
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError
-from openprompt_meta.mlm.card import model_card
-from openprompt_meta.mlm.judging import SENTENCES, predictions
-from openprompt_meta.model import LoadedMLM, has_vocabulary_head, load_mlm, minilm_mlm
 from openprompt_meta.tensor_files import read_tensors
+from openprompt_meta.verbalizers.base import has_vocabulary_head
+from tools.minilm_mlm.card import model_card
 
 pytestmark = [pytest.mark.prompts, pytest.mark.real_encoder]
 
@@ -79,12 +81,12 @@ def test_its_card_is_up_to_date() -> None:
     made = json.loads(minilm_mlm.MADE.read_text(encoding="utf-8"))
     card = model_card(made, minilm_mlm.SHIPPED.stat().st_size)
     page = (ROOT / "docs/minilm-mlm.md").read_text(encoding="utf-8")
-    assert page == card, "run: python -m openprompt_meta.mlm.card > docs/minilm-mlm.md"
+    assert page == card, "run: python -m tools.minilm_mlm.card > docs/minilm-mlm.md"
 
 
 def test_hand_crafted_words_are_taken(loaded: LoadedMLM) -> None:
     words = {"weather": ["rain"], "sport": ["game"]}
-    verbalizer = HandCraftedVerbalizer(loaded.tokenizer, list(words), label_words=words, model=loaded.model)
+    verbalizer = ManualVerbalizer(loaded.tokenizer, list(words), label_words=words, model=loaded.model)
     assert verbalizer.needs_vocabulary_head
 
 

@@ -11,18 +11,14 @@ import pytest
 import torch
 from tiny_models import LABEL_WORDS
 
+from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier, vocabulary_head
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.packed import SLOTS_OF_A_PASS, PackedClassifier, PackedEncoder
+from openprompt_meta.encoder.texts import TokenizedTexts
 from openprompt_meta.errors import ModelError
-from openprompt_meta.model import (
-    EncodedTexts,
-    LoadedMLM,
-    MaskClassifier,
-    MaskOnlyClassifier,
-    PackedClassifier,
-    load_mlm,
-)
-from openprompt_meta.model.packed_encoder import SLOTS_OF_A_PASS, PackedEncoder
-from openprompt_meta.model.vocabulary_head import vocabulary_head
-from openprompt_meta.prompts import HandCraftedVerbalizer, PromptPoolTemplate, RepVerbalizer
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 pytestmark = pytest.mark.meta
 
@@ -38,11 +34,11 @@ def mlm(request: pytest.FixtureRequest, tiny_mlm_folder: Callable[[str], Any]) -
     return loaded
 
 
-def setting(mlm: LoadedMLM, kind: type[MaskClassifier]) -> tuple[MaskClassifier, EncodedTexts]:
+def setting(mlm: LoadedMLM, kind: type[MaskClassifier]) -> tuple[MaskClassifier, TokenizedTexts]:
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0).double()
-    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
     classifier = kind(mlm.model, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
-    return classifier, EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
+    return classifier, TokenizedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
 
 
 def another_pool(classifier: MaskClassifier) -> Any:
@@ -59,10 +55,10 @@ def test_batches_with_pools_of_their_own_are_read_as_one_by_one(mlm: LoadedMLM) 
         classifier, texts = setting(mlm, kind)
         pools = [classifier.template.pool, another_pool(classifier)]
         batches = [texts.batch([1, 0, 5]), texts.batch([6, 2, 3, 4])]
-        readings = classifier.read_masks(classifier.lay_out(batches), pools)
-        judged = torch.cat([classifier.verbalizer.log_probabilities(*reading) for reading in readings])
-        gradients = torch.autograd.grad(judged[:, 0].sum(), [p for pool in pools for p in pool.parameters()])
-        found.append([torch.cat([r.features for r in readings]).detach(), judged.detach(), *gradients])
+        readings = classifier.encode(classifier.prepare(batches), pools)
+        evaluated = torch.cat([classifier.verbalizer.log_probabilities(*reading) for reading in readings])
+        gradients = torch.autograd.grad(evaluated[:, 0].sum(), [p for pool in pools for p in pool.parameters()])
+        found.append([torch.cat([r.features for r in readings]).detach(), evaluated.detach(), *gradients])
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             assert torch.allclose(one, two, rtol=1e-8, atol=1e-11)
@@ -71,11 +67,11 @@ def test_batches_with_pools_of_their_own_are_read_as_one_by_one(mlm: LoadedMLM) 
 def test_reading_leaves_the_template_and_what_was_laid_out_as_they_were(mlm: LoadedMLM) -> None:
     classifier, texts = setting(mlm, PackedClassifier)
     own, other = classifier.template.pool, another_pool(classifier)
-    laid_out = classifier.lay_out([texts.batch([0, 1])])
-    first = classifier.read_masks(laid_out, [own])[0].features
-    classifier.read_masks(laid_out, [other])
+    prepared = classifier.prepare([texts.batch([0, 1])])
+    first = classifier.encode(prepared, [own])[0].features
+    classifier.encode(prepared, [other])
     assert classifier.template.pool is own
-    assert torch.equal(classifier.read_masks(laid_out, [own])[0].features, first)
+    assert torch.equal(classifier.encode(prepared, [own])[0].features, first)
 
 
 def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM) -> None:
@@ -88,8 +84,10 @@ def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM)
 
 def test_a_pool_of_one_prompt_takes_one_pass(mlm: LoadedMLM, monkeypatch: pytest.MonkeyPatch) -> None:
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=1, prompt_length=2, seed=0).double()
-    verbalizer = HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
-    texts = EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120), keep_queries=False)
+    verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    texts = TokenizedTexts(
+        TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120), keep_queries=False
+    )
     batch = texts.batch(range(len(TEXTS)))
     asked = {**batch, "query": template.queries(batch)}
     expected = MaskClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval().read_mask(asked).features
@@ -120,7 +118,7 @@ def test_the_head_for_wanted_words_is_a_part_of_the_whole_head(mlm: LoadedMLM) -
 
 def test_a_verbalizer_is_given_the_logits_of_its_words_alone(mlm: LoadedMLM) -> None:
     classifier, texts = setting(mlm, PackedClassifier)
-    (reading,) = classifier.read_masks(classifier.lay_out([texts.batch([0, 1])]), [classifier.template.pool])
+    (reading,) = classifier.encode(classifier.prepare([texts.batch([0, 1])]), [classifier.template.pool])
     wanted = classifier.verbalizer.wanted_words
     assert reading.logits is not None
     assert reading.logits.shape == (2, len(wanted))
@@ -144,7 +142,7 @@ def test_compiled_layers_say_the_same(
     monkeypatch.setitem(SLOTS_OF_A_PASS, "cpu", slots)
     mlm = tiny("bert")
     template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
-    texts = EncodedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
+    texts = TokenizedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
     found = []
     for compiled in (False, True):
         classifier = PackedClassifier(

@@ -9,10 +9,9 @@ import pytest
 import torch
 from tiny_models import FAMILIES
 
-from openprompt_meta.model import LoadedMLM, load_mlm
-from openprompt_meta.model import packed_encoder as module
-from openprompt_meta.model.packed_encoder import packed_encoder
-from openprompt_meta.model.packing import pack
+from openprompt_meta.encoder import packed as module
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.packed import pack, packed_encoder
 
 pytestmark = pytest.mark.meta
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.model.packing import Group, in_passes, pack
+from openprompt_meta.encoder.packed import Group, in_passes, pack
 
 pytestmark = pytest.mark.meta
 

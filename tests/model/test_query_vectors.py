@@ -13,12 +13,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.model import query_vectors as module
-from openprompt_meta.model.query_vectors import default_cache_folder, query_vectors
-from openprompt_meta.model.token_rows import TokenRows
-from openprompt_meta.model.wrapping import wrap_texts
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.encoder import queries as module
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.queries import default_cache_folder, query_vectors
+from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 pytestmark = pytest.mark.meta
 
@@ -168,8 +167,8 @@ import sys
 from pathlib import Path
 import openprompt_meta
 from openprompt_meta.model import load_mlm
-from openprompt_meta.model.query_vectors import query_vectors
-from openprompt_meta.model.wrapping import wrap_texts
+from openprompt_meta.encoder.queries import query_vectors
+from openprompt_meta.encoder.wrapping import wrap_texts
 from openprompt_meta.prompts import PromptPoolTemplate
 mlm = load_mlm(sys.argv[1])
 template = PromptPoolTemplate(mlm.model, mlm.tokenizer, sys.argv[3], num_prompts=2, prompt_length=3, seed=0)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from openprompt.data_utils import InputExample
 
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 pytestmark = pytest.mark.prompts
 

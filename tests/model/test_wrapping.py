@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_models import FAMILIES, WORDS
 
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.model import wrapping as module
-from openprompt_meta.model.token_rows import TokenRows
-from openprompt_meta.model.wrapping import wrap_one_by_one, wrap_texts
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.encoder import wrapping as module
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.wrapping import TokenRows, wrap_one_by_one, wrap_texts
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 pytestmark = pytest.mark.meta
 

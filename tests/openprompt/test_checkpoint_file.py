@@ -15,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.openprompt_runs.checkpoint_file import pack, read_checkpoint, unpack, write_checkpoint
+from openprompt_meta.openprompt_runs.checkpoint_file import (
+    pack,
+    read_checkpoint,
+    unpack,
+    write_checkpoint,
+)
 
 pytestmark = pytest.mark.prompts
 

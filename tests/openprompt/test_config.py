@@ -10,7 +10,7 @@ import yaml
 from run_tools import small_config
 
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.openprompt_runs import make_config, parse_overrides, read_config
+from openprompt_meta.openprompt_runs.config import make_config, parse_overrides, read_config
 
 pytestmark = pytest.mark.prompts
 

@@ -14,8 +14,8 @@ from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS, load_template, 
 from yacs.config import CfgNode
 
 import openprompt_meta
+from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.model import LoadedMLM
 
 pytestmark = pytest.mark.prompts
 
@@ -26,7 +26,7 @@ OURS = {
     "warp_verbalizer": openprompt_meta.WarpVerbalizer,
     "dart_verbalizer": openprompt_meta.DartVerbalizer,
     "proto_verbalizer": openprompt_meta.ProtoVerbalizer,
-    "manual_verbalizer": openprompt_meta.HandCraftedVerbalizer,
+    "manual_verbalizer": openprompt_meta.ManualVerbalizer,
 }
 TEXT = '{"placeholder": "text_a"} {"pool"} topic is {"mask"}.'
 

@@ -16,9 +16,16 @@ from openprompt.protoverb_trainer import ProtoVerbClassificationRunner as StockP
 from openprompt.trainer import ClassificationRunner as StockRunner
 from run_tools import CLASSES, predictions, small_config, write_folder
 
-from openprompt_meta.errors import CheckpointError, ConfigError, DataError, VerbalizerError
-from openprompt_meta.openprompt_runs import make_config, resume_openprompt, run_openprompt, runners, test_openprompt
+from openprompt_meta.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    VerbalizerError,
+)
+from openprompt_meta.openprompt_runs import runners
 from openprompt_meta.openprompt_runs.checkpoint_file import read_checkpoint
+from openprompt_meta.openprompt_runs.config import make_config
+from openprompt_meta.openprompt_runs.run import resume_openprompt, run_openprompt, test_openprompt
 
 pytestmark = pytest.mark.prompts
 

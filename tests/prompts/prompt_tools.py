@@ -11,8 +11,8 @@ from openprompt import PromptDataLoader, PromptForClassification
 from openprompt.data_utils import InputExample, InputFeatures
 from torch import Tensor
 
-from openprompt_meta.model import LoadedMLM
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
 

@@ -17,14 +17,11 @@ from openprompt.prompts import (
 )
 from prompt_tools import CLASSES, WORDS, batch_of, classifier, close, pool_template, snapshot
 
-from openprompt_meta.prompts import (
-    DartVerbalizer,
-    EpisodicVerbalizer,
-    HandCraftedVerbalizer,
-    ProtoVerbalizer,
-    RepVerbalizer,
-    WarpVerbalizer,
-)
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
+from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -53,8 +50,8 @@ OURS = {
     "proto": _of(ProtoVerbalizer, multi_verb="proto"),
     "proto, mixed": _of(ProtoVerbalizer, mix_lambda=0.5),
     "proto, ensemble": _of(ProtoVerbalizer),
-    "manual": lambda mlm: HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS),
-    "manual, probabilities": lambda mlm: HandCraftedVerbalizer(
+    "manual": lambda mlm: ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS),
+    "manual, probabilities": lambda mlm: ManualVerbalizer(
         mlm.tokenizer, CLASSES, label_words=WORDS, aggregation="probabilities"
     ),
 }

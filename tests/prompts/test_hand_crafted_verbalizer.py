@@ -1,4 +1,4 @@
-"""HandCraftedVerbalizer against loops over label words and against OpenPrompt's ManualVerbalizer."""
+"""ManualVerbalizer against loops over label words and against OpenPrompt's ManualVerbalizer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openprompt.prompts import ManualVerbalizer
+from openprompt.prompts import ManualVerbalizer as OpenPromptManualVerbalizer
 from prompt_tools import CLASSES, WORDS, close, softmax
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts import HandCraftedVerbalizer
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -54,7 +54,7 @@ def by_loops(tokenizer, logits, words, handler, aggregation) -> list[list[float]
 @pytest.mark.parametrize("handler", ["first", "max", "mean"])
 @pytest.mark.parametrize("aggregation", ["logits", "probabilities"])
 def test_predictions_equal_loops_over_words_and_tokens(tokenizer, words, handler, aggregation):
-    verbalizer = HandCraftedVerbalizer(
+    verbalizer = ManualVerbalizer(
         tokenizer, CLASSES, label_words=words, multi_token_handler=handler, aggregation=aggregation
     )
     logits = logits_for(tokenizer)
@@ -72,15 +72,15 @@ def test_predictions_are_the_same_distribution_as_openprompts(tokenizer, handler
         "multi_token_handler": handler,
         "post_log_softmax": post_log_softmax,
     }
-    ours = HandCraftedVerbalizer(tokenizer, CLASSES, **options)
-    stock = ManualVerbalizer(tokenizer, CLASSES, **options)
+    ours = ManualVerbalizer(tokenizer, CLASSES, **options)
+    stock = OpenPromptManualVerbalizer(tokenizer, CLASSES, **options)
     logits = logits_for(tokenizer)
     close(ours.process_logits(logits), stock.process_logits(logits).log_softmax(dim=-1).detach(), 1e-6)
 
 
 def test_a_calibrated_prediction_is_the_same_distribution_as_openprompts(tokenizer):
-    ours = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=WORDS)
-    stock = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS)
+    ours = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS)
+    stock = OpenPromptManualVerbalizer(tokenizer, CLASSES, label_words=WORDS)
     logits, prior = logits_for(tokenizer), logits_for(tokenizer, 5)[4]
     plain = ours.process_logits(logits)
     for verbalizer in (ours, stock):
@@ -92,7 +92,7 @@ def test_a_calibrated_prediction_is_the_same_distribution_as_openprompts(tokeniz
 @pytest.mark.parametrize("spread", [1e2, 1e4])
 @pytest.mark.parametrize("aggregation", ["logits", "probabilities"])
 def test_extreme_logits_give_finite_predictions_and_gradients(tokenizer, spread, aggregation):
-    verbalizer = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=WORDS, aggregation=aggregation)
+    verbalizer = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS, aggregation=aggregation)
     logits = logits_for(tokenizer, spread=spread).float().requires_grad_()
     found = verbalizer.process_logits(logits)
     found.sum().backward()
@@ -104,14 +104,14 @@ def test_extreme_logits_give_finite_predictions_and_gradients(tokenizer, spread,
 def test_gradients_equal_finite_differences(tokenizer):
     logits = logits_for(tokenizer, 2).requires_grad_()
     for aggregation in ("logits", "probabilities"):
-        verbalizer = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=MANY_TOKENS, aggregation=aggregation)
+        verbalizer = ManualVerbalizer(tokenizer, CLASSES, label_words=MANY_TOKENS, aggregation=aggregation)
         assert torch.autograd.gradcheck(verbalizer.process_logits, (logits,), fast_mode=True)
 
 
 def test_the_logits_of_the_caller_are_left_as_they_are(tokenizer):
     logits = logits_for(tokenizer)
     before = logits.clone()
-    HandCraftedVerbalizer(tokenizer, CLASSES, label_words=MANY_TOKENS).process_logits(logits)
+    ManualVerbalizer(tokenizer, CLASSES, label_words=MANY_TOKENS).process_logits(logits)
     assert torch.equal(logits, before)
 
 
@@ -120,26 +120,26 @@ def test_the_logits_of_the_caller_are_left_as_they_are(tokenizer):
 def test_any_numbers_of_words_a_class_give_a_distribution(bert_tokenizer, counts):
     classes = [f"class {i}" for i in range(len(counts))]
     words = {name: ["rain", "game", "soup", "xyz"][:count] for name, count in zip(classes, counts, strict=True)}
-    verbalizer = HandCraftedVerbalizer(bert_tokenizer, classes, label_words=words)
+    verbalizer = ManualVerbalizer(bert_tokenizer, classes, label_words=words)
     logits = logits_for(bert_tokenizer)
     close(verbalizer.process_logits(logits), by_loops(bert_tokenizer, logits, words, "first", "logits"), 1e-9)
 
 
 @pytest.fixture(scope="session")
 def bert_tokenizer(tiny_mlm_folder):
-    from openprompt_meta.model import load_mlm
+    from openprompt_meta.encoder.loading import load_mlm
 
     return load_mlm(tiny_mlm_folder("bert")).tokenizer
 
 
 def test_it_has_no_parameters_and_its_words_are_buffers(tokenizer):
-    verbalizer = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=WORDS)
+    verbalizer = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS)
     assert list(verbalizer.parameters()) == []
     assert set(verbalizer.state_dict()) == {"label_words_ids", "words_ids_mask", "label_words_mask"}
 
 
 def test_a_new_task_replaces_classes_and_words(tokenizer):
-    verbalizer = HandCraftedVerbalizer(tokenizer)
+    verbalizer = ManualVerbalizer(tokenizer)
     logits = logits_for(tokenizer)
     for words in (WORDS, {"a": ["sun"], "b": ["tax", "law"]}, MANY_TOKENS):
         verbalizer.begin_task(list(words), words)
@@ -150,17 +150,17 @@ def test_a_new_task_replaces_classes_and_words(tokenizer):
 
 def test_label_words_follow_the_order_of_the_classes_and_may_cover_more(tokenizer):
     logits = logits_for(tokenizer)
-    straight = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=WORDS).process_logits(logits)
+    straight = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS).process_logits(logits)
     turned = {"travel": ["trip"], **dict(reversed(WORDS.items()))}
     for given_words in (turned, list(WORDS.values()), [WORDS["weather"], WORDS["sport"], "soup"]):
-        verbalizer = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=given_words)
+        verbalizer = ManualVerbalizer(tokenizer, CLASSES, label_words=given_words)
         assert torch.equal(verbalizer.process_logits(logits), straight)
-        nameless = HandCraftedVerbalizer(tokenizer, num_classes=3, label_words=list(WORDS.values()))
+        nameless = ManualVerbalizer(tokenizer, num_classes=3, label_words=list(WORDS.values()))
         assert torch.equal(nameless.process_logits(logits), straight)
 
 
 def test_refused_label_words_change_no_prediction_and_do_not_stop_better_ones(bert_tokenizer):
-    verbalizer = HandCraftedVerbalizer(bert_tokenizer, CLASSES, label_words=WORDS)
+    verbalizer = ManualVerbalizer(bert_tokenizer, CLASSES, label_words=WORDS)
     logits = logits_for(bert_tokenizer)
     before = verbalizer.process_logits(logits)
     with pytest.raises(VerbalizerError):
@@ -188,7 +188,7 @@ def test_refused_label_words_change_no_prediction_and_do_not_stop_better_ones(be
 )
 def test_words_and_options_that_cannot_work_are_refused(bert_tokenizer, options, says):
     with pytest.raises(VerbalizerError) as caught:
-        HandCraftedVerbalizer(bert_tokenizer, CLASSES, **{"label_words": WORDS, **options})
+        ManualVerbalizer(bert_tokenizer, CLASSES, **{"label_words": WORDS, **options})
     for part in says:
         assert part in str(caught.value)
 
@@ -196,11 +196,11 @@ def test_words_and_options_that_cannot_work_are_refused(bert_tokenizer, options,
 def test_words_that_the_tokenizer_makes_nothing_of_are_refused_by_the_name_of_their_class(bert_tokenizer):
     for words in ([["rain"], ["game"], ["\x00"]], [["\x00"], ["\x00"], ["\x00"]]):
         with pytest.raises(VerbalizerError, match=r"makes nothing of the label words of .*'food'"):
-            HandCraftedVerbalizer(bert_tokenizer, CLASSES, label_words=words)
+            ManualVerbalizer(bert_tokenizer, CLASSES, label_words=words)
 
 
 def test_a_task_needs_label_words_and_distinct_classes(bert_tokenizer):
-    verbalizer = HandCraftedVerbalizer(bert_tokenizer)
+    verbalizer = ManualVerbalizer(bert_tokenizer)
     with pytest.raises(VerbalizerError, match="needs label words for 'a', 'b'"):
         verbalizer.begin_task(["a", "b"])
     with pytest.raises(VerbalizerError, match="at least two classes with distinct names"):
@@ -212,17 +212,17 @@ def test_a_task_needs_label_words_and_distinct_classes(bert_tokenizer):
 
 def test_a_prediction_before_there_are_words_says_so(bert_tokenizer):
     with pytest.raises(VerbalizerError, match="no label words yet"):
-        HandCraftedVerbalizer(bert_tokenizer, CLASSES).process_logits(logits_for(bert_tokenizer))
+        ManualVerbalizer(bert_tokenizer, CLASSES).process_logits(logits_for(bert_tokenizer))
 
 
 def test_a_model_without_a_vocabulary_head_is_refused_with_a_remedy(tiny):
     mlm = tiny("bert")
     with pytest.raises(VerbalizerError) as caught:
-        HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS, model=mlm.model.bert)
+        ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS, model=mlm.model.bert)
     for part in ("BertModel has no vocabulary head", "AutoModelForMaskedLM", "rep_verbalizer"):
         assert part in str(caught.value)
-    HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS, model=mlm.model)
+    ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS, model=mlm.model)
     with pytest.raises(VerbalizerError, match="has no vocabulary head"):
-        HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS).gather_outputs(SimpleNamespace())
+        ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS).gather_outputs(SimpleNamespace())
     with pytest.raises(VerbalizerError, match="needs vocabulary logits"):
-        HandCraftedVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS).log_probabilities(torch.zeros(1, 2), None)
+        ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=WORDS).log_probabilities(torch.zeros(1, 2), None)

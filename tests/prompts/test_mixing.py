@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prompt_tools import close
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts.mixing import check_mix_lambda, mix_log_probabilities
+from openprompt_meta.verbalizers.mixed import check_mix_lambda, mix_log_probabilities
 
 pytestmark = pytest.mark.prompts
 

@@ -10,7 +10,7 @@ from openprompt.data_utils import InputExample
 from openprompt.prompts import ManualTemplate
 from prompt_tools import PAPER_LAYOUT, batch_of, classifier, close, hidden_at_mask, pool_template
 
-from openprompt_meta.prompts import RepVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -35,7 +35,7 @@ FAMILIES = ["bert", "roberta", "mpnet"]
 
 @pytest.fixture(scope="module")
 def models(tiny_mlm_folder):
-    from openprompt_meta.model import load_mlm
+    from openprompt_meta.encoder.loading import load_mlm
 
     return {family: load_mlm(tiny_mlm_folder(family)) for family in FAMILIES}
 

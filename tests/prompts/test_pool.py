@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prompt_tools import close, dot, softmax
 
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.prompts import PromptPool
+from openprompt_meta.prompts.pool import PromptPool
 
 pytestmark = pytest.mark.prompts
 

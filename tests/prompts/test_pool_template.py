@@ -27,7 +27,8 @@ from tiny_models import FAMILIES
 from tiny_models import LABEL_WORDS as MANY_WORDS
 
 from openprompt_meta.errors import TemplateError
-from openprompt_meta.prompts import PromptPoolTemplate, RepVerbalizer
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 pytestmark = pytest.mark.prompts
 

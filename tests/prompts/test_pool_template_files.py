@@ -11,7 +11,7 @@ from prompt_tools import PAPER_LAYOUT, batch_of, hidden_at_mask, pool_template
 from tiny_models import FAMILIES, LABEL_WORDS
 
 from openprompt_meta.errors import ConfigError, TemplateError
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 pytestmark = pytest.mark.prompts
 

@@ -14,8 +14,7 @@ from openprompt.prompts import ProtoVerbalizer as OpenPromptProtoVerbalizer
 from prompt_tools import CLASSES, WORDS, batch_of, classifier, close, cosine, examples, hidden_at_mask, pool_template
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts import ProtoVerbalizer
-from openprompt_meta.prompts.proto_verbalizer import prototype_loss
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer, prototype_loss
 
 pytestmark = pytest.mark.prompts
 

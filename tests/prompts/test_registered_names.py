@@ -11,15 +11,12 @@ from prompt_tools import CLASSES, PAPER_LAYOUT, WORDS
 from yacs.config import CfgNode
 
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.prompts import (
-    DartVerbalizer,
-    EpisodicVerbalizer,
-    HandCraftedVerbalizer,
-    PromptPoolTemplate,
-    ProtoVerbalizer,
-    RepVerbalizer,
-    WarpVerbalizer,
-)
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
+from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -28,7 +25,7 @@ NAMES = {
     "warp_verbalizer": WarpVerbalizer,
     "dart_verbalizer": DartVerbalizer,
     "proto_verbalizer": ProtoVerbalizer,
-    "manual_verbalizer": HandCraftedVerbalizer,
+    "manual_verbalizer": ManualVerbalizer,
 }
 
 

@@ -27,7 +27,8 @@ from prompt_tools import (
 )
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts import HandCraftedVerbalizer, RepVerbalizer
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -135,7 +136,7 @@ def test_lambda_mixes_probabilities_with_hand_crafted_words(tiny, mix_lambda):
     verbalizer = RepVerbalizer(tokenizer, mix_lambda=mix_lambda, label_words=WORDS, classes=CLASSES)
     verbalizer.begin_task(CLASSES, WORDS)
     verbalizer.fit_support(support, None, labels)
-    words = HandCraftedVerbalizer(tokenizer, CLASSES, label_words=WORDS).process_logits(logits)
+    words = ManualVerbalizer(tokenizer, CLASSES, label_words=WORDS).process_logits(logits)
     soft = torch.tensor(by_loops(support, labels, query), dtype=torch.float64)
     found = verbalizer.process_outputs(query if mix_lambda == 1 else (query, logits))
     close(found.exp(), (1 - mix_lambda) * words.exp() + mix_lambda * soft.exp(), 1e-9)

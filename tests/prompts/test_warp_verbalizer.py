@@ -10,7 +10,8 @@ import torch
 from prompt_tools import CLASSES, WORDS, batch_of, classifier, close, dot, mean_of, pool_template, softmax
 
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.prompts import DartVerbalizer, HandCraftedVerbalizer, WarpVerbalizer
+from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 pytestmark = pytest.mark.prompts
 
@@ -124,7 +125,7 @@ def test_each_task_starts_anew_with_its_own_number_of_classes(bert):
 def test_lambda_mixes_with_hand_crafted_words(bert):
     verbalizer = WarpVerbalizer(bert.tokenizer, bert.model, CLASSES, mix_lambda=0.25, label_words=WORDS, init_std=0.5)
     features, logits = torch.randn(4, 32), torch.randn(4, len(bert.tokenizer))
-    words = HandCraftedVerbalizer(bert.tokenizer, CLASSES, label_words=WORDS).process_logits(logits).exp()
+    words = ManualVerbalizer(bert.tokenizer, CLASSES, label_words=WORDS).process_logits(logits).exp()
     soft = (features @ verbalizer.label_embeddings.T).softmax(dim=-1)
     close(verbalizer.process_outputs([features, logits]).exp(), (0.75 * words + 0.25 * soft).detach(), 1e-6)
 

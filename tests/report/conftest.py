@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from small_runs import small_config, write_data
 
-from openprompt_meta.config import RunConfig
-from openprompt_meta.report import Effort, FinishedRun, Workbench
-from openprompt_meta.runs import Run
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.report.finished_run import FinishedRun
+from openprompt_meta.report.workbench import Effort, Workbench
+from openprompt_meta.runs.run import Run
 
 
 @pytest.fixture(scope="session")

@@ -14,17 +14,18 @@ import safetensors.torch
 import torch
 from torch.nn import functional as F
 
-from openprompt_meta.data import EpisodeSampler
+from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.errors import RunError
-from openprompt_meta.report import FinishedRun, Workbench, open_runs
+from openprompt_meta.report.evaluated import EvaluatedTask, EvaluatedTasks, evaluated_tasks
 from openprompt_meta.report.figures import FIGURES
 from openprompt_meta.report.figures.calibration import calibrate
 from openprompt_meta.report.figures.confusion import Confusion
 from openprompt_meta.report.figures.costs import HeldForBackward
 from openprompt_meta.report.figures.label_map import label_distance
 from openprompt_meta.report.figures.training import moving_mean
-from openprompt_meta.report.judged import Judged, JudgedTask, judged_tasks
+from openprompt_meta.report.finished_run import FinishedRun, open_runs
 from openprompt_meta.report.opening import departures, opening_of
+from openprompt_meta.report.workbench import Workbench
 
 pytestmark = pytest.mark.meta
 
@@ -47,20 +48,20 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum()
 
 
-def made_up(tasks: list[JudgedTask], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the figures see these judged tasks."""
+def made_up(tasks: list[EvaluatedTask], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the figures see these evaluated tasks."""
     for module in ("accuracies", "confusion", "calibration"):
-        name = f"openprompt_meta.report.figures.{module}.judged_tasks"
-        monkeypatch.setattr(name, lambda run, bench: Judged(0, tasks))
+        name = f"openprompt_meta.report.figures.{module}.evaluated_tasks"
+        monkeypatch.setattr(name, lambda run, bench: EvaluatedTasks(0, tasks))
 
 
-# -- judged tasks ----------------------------------------------------------------------------------------------------
+# -- evaluated tasks ----------------------------------------------------------------------------------------------------
 
 
 def test_judging_again_gives_the_accuracies_of_the_test(plain: FinishedRun, bench: Workbench) -> None:
-    judged = judged_tasks(plain, bench)
-    assert [task.accuracy for task in judged.tasks] == pytest.approx(plain.accuracies[0][:3])
-    for task in judged.tasks:
+    evaluated = evaluated_tasks(plain, bench)
+    assert [task.accuracy for task in evaluated.tasks] == pytest.approx(plain.accuracies[0][:3])
+    for task in evaluated.tasks:
         assert np.array(task.probabilities).sum(axis=1) == pytest.approx(1.0)
 
 
@@ -68,8 +69,8 @@ def test_confusions_are_counted_only_where_both_classes_were_on_offer(
     plain: FinishedRun, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [
-        JudgedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]),
-        JudgedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
+        EvaluatedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]),
+        EvaluatedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
     ]
     made_up(tasks, monkeypatch)
     found: Confusion = numbers("confusion", [plain], bench)
@@ -86,8 +87,8 @@ def test_recalls_of_a_class_are_those_of_the_tasks_that_have_it(
 ) -> None:
     made_up(
         [
-            JudgedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]),
-            JudgedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
+            EvaluatedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]),
+            EvaluatedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
         ],
         monkeypatch,
     )
@@ -199,10 +200,10 @@ def test_attention_is_the_papers_double_mean_over_adapted_keys(plain: FinishedRu
     for index in range(3):
         episode, task = source.episodes[index], source[index]
         # The inner loop by hand: gradient steps on the support loss of a copy of the pool.
-        pool = method.learner.pool
+        pool = method.learner.meta_parameters
         state = {name: value.detach().clone() for name, value in pool.state_dict().items()}
         for _ in range(plain.config.meta.inner_steps):
-            opened = method.learner.base_learner.open([task])
+            opened = method.learner.inner_loop.open([task])
             (loss,) = opened.support_losses([pool])
             gradients = torch.autograd.grad(loss, list(pool.parameters()))
             with torch.no_grad():
@@ -261,7 +262,7 @@ def test_the_inner_loop_ends_where_the_test_does(plain: FinishedRun, bench: Work
     found = numbers("inner-loop", [plain], bench)
     steps = plain.config.meta.inner_steps_eval
     assert [row[steps] for row in found.accuracies] == pytest.approx(plain.accuracies[0][:3])
-    outcome = plain.method(0).learner.judge(plain.method(0).sources["test"][0], steps)
+    outcome = plain.method(0).learner.evaluate(plain.method(0).sources["test"][0], steps)
     assert found.support_losses[0][:steps] == pytest.approx(outcome.inner_losses, rel=1e-4)
     assert found.query_losses[0][steps] == pytest.approx(outcome.loss, rel=1e-4)
 
@@ -318,7 +319,7 @@ def test_a_label_map_measures_in_the_full_space(plain: FinishedRun, bench: Workb
             adaptation.step()
         (pool,) = adaptation.pools
     features = [
-        method.classifier.read_masks(method.classifier.lay_out([b]), [pool])[0].features.detach().double()
+        method.classifier.encode(method.classifier.prepare([b]), [pool])[0].features.detach().double()
         for b in (task.support, task.query)
     ]
     together, labels = torch.cat(features).numpy(), found.labels

@@ -14,11 +14,12 @@ import pytest
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import CompatibilityError, RunError
-from openprompt_meta.report import Effort, FinishedRun, Workbench, plot, write_report
 from openprompt_meta.report.figures import FIGURES
+from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.opening import Opening
 from openprompt_meta.report.page import Panel, Section, render_page
-from openprompt_meta.report.workbench import from_plain
+from openprompt_meta.report.workbench import Effort, Workbench, from_plain
+from openprompt_meta.report.writing import plot, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = Effort(tasks=2, shots=(1, 2))

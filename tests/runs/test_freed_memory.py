@@ -12,7 +12,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
-from openprompt_meta.runs.freed_memory import keep_freed_memory
+from openprompt_meta.runs.process import keep_freed_memory
 
 if {kept}:
     assert keep_freed_memory()

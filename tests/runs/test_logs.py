@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openprompt_meta.runs.logs import log_file, log_to_screen
+from openprompt_meta.runs.process import log_file, log_to_screen
 
 
 def test_what_is_below_the_asked_level_goes_to_the_file_alone(

@@ -19,9 +19,16 @@ import safetensors.torch
 import torch
 from small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
-from openprompt_meta.config import RunConfig, load_config, to_yaml
-from openprompt_meta.errors import ConfigError, DataError, NotFiniteError, RunError
-from openprompt_meta.runs import Run
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.writing import to_yaml
+from openprompt_meta.errors import (
+    ConfigError,
+    DataError,
+    NotFiniteError,
+    RunError,
+)
+from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
 
 pytestmark = pytest.mark.meta
@@ -83,7 +90,7 @@ SCRIPT = """
 import sys
 from openprompt_meta.config import load_config
 from openprompt_meta.runs import Run
-from openprompt_meta.runs.logs import log_to_screen
+from openprompt_meta.runs.process import log_to_screen
 with log_to_screen(30):
     sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
 """
@@ -171,7 +178,7 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_checkpoint(
     def poisoned(self: Training, bar: Any) -> None:
         if self.progress.iteration == 3:
             with torch.no_grad():
-                self.method.learner.pool.prompts.fill_(float("nan"))
+                self.method.learner.meta_parameters.prompts.fill_(float("nan"))
         real(self, bar)
 
     monkeypatch.setattr(Training, "_step", poisoned)
@@ -208,8 +215,9 @@ def test_damaged_checkpoints_are_refused_with_the_reason(config: RunConfig, tmp_
 
 
 def test_training_touches_nothing_of_the_language_model(config: RunConfig, tmp_path: Path) -> None:
-    from openprompt_meta.data.configured import open_dataset
-    from openprompt_meta.methods import build_metaprompter, load_language_model
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.metaprompter import build_metaprompter
 
     loaded = load_language_model(config)
     before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
@@ -222,7 +230,7 @@ def test_training_touches_nothing_of_the_language_model(config: RunConfig, tmp_p
 def test_meta_parameters_number_55296_at_the_papers_setting(tmp_path: Path) -> None:
     import transformers
 
-    from openprompt_meta.prompts import PromptPoolTemplate
+    from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
     config = transformers.BertConfig(vocab_size=40, num_hidden_layers=1, max_position_embeddings=64)  # 768 wide
     tokenizer = transformers.BertTokenizerFast(_vocabulary(tmp_path))
@@ -311,16 +319,17 @@ def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: 
 @pytest.mark.real_encoder
 def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
     # The method itself: a dozen small iterations lift accuracy on classes they never saw, on the real encoder.
-    from openprompt_meta.config import config_from_mapping
-    from openprompt_meta.data.configured import open_dataset
-    from openprompt_meta.methods import build_metaprompter, load_language_model
+    from openprompt_meta.config.validation import config_from_mapping
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.metaprompter import build_metaprompter
 
     meta = {"shot": 3, "query": 5, "inner_steps": 1, "outer_lr": 0.005}
     config = config_from_mapping({"dataset": {"name": "demo"}, "meta": meta})
     method = build_metaprompter(config, load_language_model(config), open_dataset(config.dataset), seed=0)
 
     def accuracy() -> float:
-        return sum(method.learner.judge(method.sources["test"][i], 1).accuracy for i in range(8)) / 8
+        return sum(method.learner.evaluate(method.sources["test"][i], 1).accuracy for i in range(8)) / 8
 
     before = accuracy()
     for index in range(14):

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from service_tools import new_classifier, running
 
-from openprompt_meta.use.classifier import MetaPromptClassifier
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import httpx
 
-from openprompt_meta.serve.access import Access
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
 from openprompt_meta.serve.app import build_app
-from openprompt_meta.serve.limits import Limits
+from openprompt_meta.serve.guard import Access
+from openprompt_meta.serve.requests import Limits
 from openprompt_meta.serve.server import Server, address_of, open_socket
-from openprompt_meta.use.classifier import MetaPromptClassifier
 
 __all__ = ["CLASSES", "UNLIMITED", "new_classifier", "running"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openprompt_meta.errors import ServiceError
-from openprompt_meta.serve.access import COOKIE, Access, is_loopback
-from openprompt_meta.serve.answers import Refusal
+from openprompt_meta.serve.guard import COOKIE, Access, is_loopback
+from openprompt_meta.serve.requests import Refusal
 
 TOKEN = "a-token-of-enough-letters"  # noqa: S105
 

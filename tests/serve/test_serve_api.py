@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from service_tools import CLASSES, UNLIMITED, new_classifier, running
 
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
 from openprompt_meta.serve.pages import page_files
-from openprompt_meta.use.classifier import MetaPromptClassifier
 
 TEXTS = ["storm at night", "a good soup", "the player", "tell me about the king", "x"]
 

@@ -20,10 +20,10 @@ from service_tools import running
 from small_runs import small_config, write_data
 
 from openprompt_meta import cli
-from openprompt_meta.runs import Run
-from openprompt_meta.serve.access import TOKEN_VARIABLE
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from openprompt_meta.runs.run import Run
+from openprompt_meta.serve.guard import TOKEN_VARIABLE
 from openprompt_meta.serve.server import Server, open_socket
-from openprompt_meta.use.classifier import MetaPromptClassifier
 
 TOKEN = "a-token-of-enough-letters"  # noqa: S105
 

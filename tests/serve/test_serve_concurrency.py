@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from service_tools import CLASSES, UNLIMITED, running
 
-from openprompt_meta.serve.limits import Limits
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from openprompt_meta.serve.requests import Limits
 from openprompt_meta.serve.server import Server
-from openprompt_meta.use.classifier import MetaPromptClassifier
 
 TEXTS = [
     f"{one} {other}" for one in ("rain", "the team", "soup") for other in ("at night", "is good", "in the city", "")

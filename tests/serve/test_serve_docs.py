@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 
-from openprompt_meta.commands.serve import _LIMITS
-from openprompt_meta.serve.access import TOKEN_VARIABLE
-from openprompt_meta.serve.limits import Limits
+from openprompt_meta.cli.serve import _LIMITS
+from openprompt_meta.serve.guard import TOKEN_VARIABLE
+from openprompt_meta.serve.requests import Limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 

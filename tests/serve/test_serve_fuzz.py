@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from service_tools import UNLIMITED, running
 
-from openprompt_meta.use.classifier import MetaPromptClassifier
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
 MARK = "fuzzmark"
 # No database: it would write files of its own. Bounded and the same every time.

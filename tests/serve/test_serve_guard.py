@@ -11,10 +11,9 @@ import httpx
 import pytest
 from service_tools import CLASSES, UNLIMITED, running
 
-from openprompt_meta.serve.access import COOKIE, Access
-from openprompt_meta.serve.guard import SECURITY_HEADERS
-from openprompt_meta.serve.limits import Limits
-from openprompt_meta.use.classifier import MetaPromptClassifier
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from openprompt_meta.serve.guard import COOKIE, SECURITY_HEADERS, Access
+from openprompt_meta.serve.requests import Limits
 
 TOKEN = "a-token-of-enough-letters"  # noqa: S105
 JSON = {"Content-Type": "application/json"}

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 from service_tools import running
 
-from openprompt_meta.serve.access import Access
-from openprompt_meta.use.classifier import MetaPromptClassifier
+from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from openprompt_meta.serve.guard import Access
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openprompt_meta.serve.rate import RateLimit, client_of
+from openprompt_meta.serve.guard import RateLimit, client_of
 
 
 class Clock:

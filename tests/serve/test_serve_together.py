@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from openprompt_meta.serve.together import Together
+from openprompt_meta.serve.tasks import Together
 
 
 class Lengths:

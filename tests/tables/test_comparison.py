@@ -9,7 +9,12 @@ import pytest
 from scipy import stats
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.tables.comparison import compare, holm, sign_flip_p, t_half_width
+from openprompt_meta.tables.results import (
+    compare,
+    holm,
+    sign_flip_p,
+    t_half_width,
+)
 
 
 def accuracies(count: int, seed: int, shift: float = 0.0) -> list[float]:

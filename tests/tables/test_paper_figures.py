@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openprompt_meta.data.facts import KNOWN_SETS
-from openprompt_meta.tables.definitions import TABLES
-from openprompt_meta.tables.paper_figures import dataset_title, paper_figure, paper_millions
+from openprompt_meta.tables.definitions import TABLES, dataset_title, paper_figure, paper_millions
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.tables import TABLES, Cell, CellState, Setting, TableResult, assemble, cells_of, rows_of
-from openprompt_meta.tables.cells import CellOutcome
-from openprompt_meta.tables.files import write_files
-from openprompt_meta.tables.records import FIELDS, records, to_csv, to_json
-from openprompt_meta.tables.rendering import to_latex, to_markdown, to_terminal
+from openprompt_meta.tables.cells import Cell, CellOutcome, CellState, cells_of
+from openprompt_meta.tables.definitions import TABLES, rows_of
+from openprompt_meta.tables.rendering import (
+    FIELDS,
+    records,
+    to_csv,
+    to_json,
+    to_latex,
+    to_markdown,
+    to_terminal,
+    write_files,
+)
+from openprompt_meta.tables.results import TableResult, assemble
+from openprompt_meta.tables.settings import Setting
 
 NAMES = ("hatt", "contrastnet", "metaprompting+warp", "metaprompting+repverb", "metaprompter", "mean-prototypes")
 

@@ -10,15 +10,22 @@ from typing import Any
 import pytest
 from small_runs import small_config, write_data
 
-from openprompt_meta.config import METHOD_SECTIONS, VERBALIZER_SECTIONS, MetaSection, RunConfig, load_config
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import (
+    METHOD_SECTIONS,
+    VERBALIZER_SECTIONS,
+    MetaSection,
+    RunConfig,
+)
 from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.methods import METHODS, build_method, load_language_model
-from openprompt_meta.runs.evaluation import judge_tasks
-from openprompt_meta.tables import TABLES, Setting, cells_of, check_overrides, rows_of, table_named
-from openprompt_meta.tables.cells import digest
-from openprompt_meta.tables.settings import TRAINING_KEYS, _without_idle_keys, cell_config
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.registry import METHODS, build_method
+from openprompt_meta.runs.evaluation import evaluate_tasks
+from openprompt_meta.tables.cells import cells_of, digest
+from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
+from openprompt_meta.tables.settings import TRAINING_KEYS, Setting, _without_idle_keys, cell_config, check_overrides
 
 YAMLS = Path(__file__).parents[2] / "yamls"
 MODELS = {"bert": "bert-base-uncased", "minilm": "minilm"}
@@ -88,7 +95,7 @@ def test_an_unknown_table_is_answered_with_the_nearest() -> None:
 
 
 def test_the_command_offers_every_table() -> None:
-    from openprompt_meta.commands.table import NAMES
+    from openprompt_meta.cli.table import NAMES
 
     assert tuple(TABLES) == NAMES
 
@@ -136,5 +143,5 @@ def test_no_method_looks_at_the_keys_that_its_cells_leave_out(
     if _without_idle_keys(odd) == _without_idle_keys(config):
         guarded = replace(guarded, meta=GuardedMeta(**asdict(config.meta)))
     built = build_method(guarded, load_language_model(guarded), open_dataset(guarded.dataset), seed=0)
-    (outcome,) = judge_tasks(built.learner, built.sources["test"], 1, built.eval_steps)
+    (outcome,) = evaluate_tasks(built.learner, built.sources["test"], 1, built.eval_steps)
     assert 0 <= outcome.accuracy <= 1

@@ -14,9 +14,9 @@ import pytest
 from scipy import stats
 from table_tools import KEYS, SmallTables
 
-from openprompt_meta.runs import Run
+from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
-from openprompt_meta.tables import execution
+from openprompt_meta.tables import cells as execution
 
 pytestmark = pytest.mark.meta
 

@@ -18,7 +18,7 @@ def tiny_run(tiny_mlm_folder: Callable[[str], Path], tmp_path_factory: pytest.Te
     """The folder of a finished run on a tiny BERT; do not write to it."""
     from small_runs import small_config, write_data
 
-    from openprompt_meta.runs import Run
+    from openprompt_meta.runs.run import Run
 
     folder = tmp_path_factory.mktemp("tiny_run")
     config = small_config(tiny_mlm_folder("bert"), write_data(folder / "data"), inner_steps_eval=3)

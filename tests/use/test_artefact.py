@@ -21,10 +21,11 @@ import torch
 from few_texts import LABELS, QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier, PromptPoolTemplate, load_mlm
-from openprompt_meta.config import RunConfig
+from openprompt_meta import files as whole_folder
+from openprompt_meta.classifier.artefact import FILES, Stored, read_artefact
+from openprompt_meta.classifier.fitted import FittedTask
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ArtefactError, DataError, ModelError
-from openprompt_meta.use.artefact import FILES, Stored, read_artefact, whole_folder
-from openprompt_meta.use.fitted import FittedTask
 
 
 @pytest.fixture
@@ -476,7 +477,7 @@ def examples_of(folder: Path) -> int:
     return len(task.labels)
 
 
-FAILING = ["os.fsync", "os.replace", "os.mkdir", "openprompt_meta.use.artefact.whole_folder._put_in_place"]
+FAILING = ["os.fsync", "os.replace", "os.mkdir", "openprompt_meta.files._put_in_place"]
 
 
 @pytest.mark.parametrize("name", FAILING)
@@ -624,7 +625,7 @@ def test_what_reads_back_as_something_else_does_not_replace(
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Stored, FittedTask], Stored],
 ) -> None:
-    from openprompt_meta.use.artefact import writing
+    from openprompt_meta.classifier import artefact as writing
 
     before = content_of(saved)
     other = change(read_artefact(saved), fitted.task_)

@@ -22,8 +22,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from openprompt_meta import MetaPromptClassifier
-from openprompt_meta.config import RunConfig, load_config
-from openprompt_meta.data.configured import open_dataset
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import (
     CheckpointError,
     ConfigError,
@@ -32,7 +33,8 @@ from openprompt_meta.errors import (
     RunError,
     VerbalizerError,
 )
-from openprompt_meta.methods import MetaPrompter, build_metaprompter, load_language_model
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
 from openprompt_meta.runs.checkpoint import load_pool
 
 pytestmark = pytest.mark.meta
@@ -42,7 +44,7 @@ def method_of(run: Path, config: RunConfig | None = None) -> MetaPrompter:
     """The run's method with its best pool, put together as the run itself does."""
     config = config or load_config(run / "config.yaml")
     method = build_metaprompter(config, load_language_model(config), open_dataset(config.dataset), seed=0)
-    load_pool(run / "seed-0" / "checkpoints" / "best.safetensors", method.learner.pool)
+    load_pool(run / "seed-0" / "checkpoints" / "best.safetensors", method.learner.meta_parameters)
     return method
 
 
@@ -57,13 +59,13 @@ def test_fitting_and_predicting_are_what_meta_testing_does(tiny_run: Path, label
     source, texts = method.sources["test"], open_dataset(config.dataset).test.texts
     for index in range(3):
         episode = source.episodes[index]
-        judged = method.learner.judge(source[index], steps=3).log_probabilities.exp()
+        evaluated = method.learner.evaluate(source[index], steps=3).log_probabilities.exp()
         classifier = MetaPromptClassifier.from_run(tiny_run)
         classifier._meta = (classifier._source(), replace(classifier.meta_learned, config=config))
         classifier.fit([texts[i] for i in episode.support], [episode.classes[i] for i in episode.support_labels])
         found = classifier.predict_proba([texts[i] for i in episode.query])
         columns = [list(classifier.classes_).index(name) for name in episode.classes]
-        np.testing.assert_allclose(found[:, columns], judged.numpy(), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found[:, columns], evaluated.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_meta_learned_pool_stays_as_it_is(unfitted: MetaPromptClassifier) -> None:
@@ -74,7 +76,7 @@ def test_the_meta_learned_pool_stays_as_it_is(unfitted: MetaPromptClassifier) ->
 
 
 def test_the_language_model_stays_as_it_is(unfitted: MetaPromptClassifier) -> None:
-    from openprompt_meta.use.meta_learned import base_model_of
+    from openprompt_meta.classifier.pretrained import base_model_of
 
     model = base_model_of(unfitted.meta_learned).loaded.model
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -186,8 +188,8 @@ def test_more_examples_than_may_take_part_still_make_the_label_embeddings(tiny_r
 
 
 def test_every_class_takes_part_however_few_examples_may() -> None:
-    from openprompt_meta.learners import Task
-    from openprompt_meta.use.adaptation import _part
+    from openprompt_meta.classifier.adaptation import _part
+    from openprompt_meta.learners.task import Task
 
     labels = torch.tensor([0] * 50 + [1] + [2] * 3)
     batch = {"label": labels, "input_ids": torch.arange(54).unsqueeze(1)}
@@ -286,12 +288,12 @@ def test_order_and_batches_do_not_matter(fitted: MetaPromptClassifier, monkeypat
     for tokens in (1, 64, 100_000):
         fitted.set_params(batch_tokens=tokens)
         np.testing.assert_allclose(fitted.predict_proba(texts), expected, rtol=1e-4, atol=1e-6)
-    monkeypatch.setattr("openprompt_meta.use.classifier._WINDOW", 7)
+    monkeypatch.setattr("openprompt_meta.classifier.classifier._WINDOW", 7)
     np.testing.assert_allclose(fitted.predict_proba(texts), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_no_batch_has_more_tokens_than_allowed(fitted: MetaPromptClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    from openprompt_meta.model import MaskOnlyClassifier
+    from openprompt_meta.encoder.classifier import MaskOnlyClassifier
 
     seen: list[tuple[int, int]] = []
     stock = MaskOnlyClassifier.read_mask
@@ -337,7 +339,7 @@ def test_what_is_left_out_of_a_long_text_makes_no_difference(
     fitted: MetaPromptClassifier, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = fitted.predict_proba([text])
-    monkeypatch.setattr("openprompt_meta.model.wrapping._first_words", lambda text, count: text)
+    monkeypatch.setattr("openprompt_meta.encoder.wrapping._first_words", lambda text, count: text)
     assert np.array_equal(fitted.predict_proba([text]), quick)
 
 
@@ -418,7 +420,7 @@ def test_every_verbalizer_can_be_used(tiny_run: Path, tmp_path: Path) -> None:
 def test_transductive_centring_gives_way_to_the_support_sets(
     tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from openprompt_meta.use.meta_learned import Changes, changed
+    from openprompt_meta.classifier.pretrained import Changes, changed
 
     run = load_config(tiny_run / "config.yaml")
     transductive = replace(run, rep_verbalizer=replace(run.rep_verbalizer, centring="transductive"))
@@ -453,7 +455,7 @@ def test_attention_is_that_of_the_adapted_pool(tiny_run: Path, fitted: MetaPromp
 
 
 def test_the_nearest_words_are_those_of_the_largest_cosine(fitted: MetaPromptClassifier) -> None:
-    from openprompt_meta.use.meta_learned import base_model_of
+    from openprompt_meta.classifier.pretrained import base_model_of
 
     loaded = base_model_of(fitted.task_.meta).loaded
     explanation = fitted.explain(QUESTIONS[0], words=2)

@@ -187,7 +187,7 @@ def test_predict_streams(
     saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Rows are written before later ones are read: the pipe's end would never come otherwise."""
-    monkeypatch.setattr("openprompt_meta.commands.classifier._AT_A_TIME", 2)
+    monkeypatch.setattr("openprompt_meta.cli.classifier._AT_A_TIME", 2)
     written: list[int] = []
 
     class Endless(io.RawIOBase):
@@ -225,7 +225,7 @@ def test_predict_goes_on_with_a_file_that_was_cut_anywhere(
     texts.write_text(
         "".join(json.dumps({"text": text, "n": i}) + "\n" for i, text in enumerate(HARD)), encoding="utf-8"
     )
-    monkeypatch.setattr("openprompt_meta.commands.classifier._AT_A_TIME", 2)
+    monkeypatch.setattr("openprompt_meta.cli.classifier._AT_A_TIME", 2)
     command = ["predict", saved, str(texts), "--out", str(out)]
     assert main(command) == 0
     whole = out.read_bytes()
@@ -266,7 +266,7 @@ def test_rows_that_are_there_are_not_done_again(saved: str, tmp_path: Path, monk
         ("my notes", "does not hold predictions to go on with"),
         ("text,predicted_label\nrain,food\n", "there is no predicted_label with its predicted_probability"),
         ("text,predicted_label,predicted_probability\nrain,law,0.5\n", "'law' is no class of this classifier"),
-        ("text,predicted_label,predicted_probability\nsnow,food,0.5\n", "Row 1 .* has the text 'snow'"),
+        ("text,predicted_label,predicted_probability\nsnow,food,0.5\n", "TextRow 1 .* has the text 'snow'"),
         ("text,predicted_label,predicted_probability\nrain,food,0.999\n", "It is another classifier's"),
         ("text,more,predicted_label,predicted_probability\n{0},x,{1},{2}\n", "columns"),
         ("text,predicted_label,predicted_probability\n{0},{1},{2}\nsun,food,1\ngoal,food,1\n", "nothing"),
@@ -303,7 +303,7 @@ def test_a_header_alone_is_gone_on_with(saved: str, tmp_path: Path) -> None:
 def test_what_was_written_before_a_row_that_is_refused_stays(
     saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("openprompt_meta.commands.classifier._AT_A_TIME", 2)
+    monkeypatch.setattr("openprompt_meta.cli.classifier._AT_A_TIME", 2)
     texts, out = tmp_path / "texts.jsonl", tmp_path / "out.jsonl"
     good = "".join(json.dumps({"text": text}) + "\n" for text in ("rain", "sun", "goal"))
     texts.write_text(good + '{"text": null}\n')

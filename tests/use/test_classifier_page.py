@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from few_texts import LABELS, TEXTS
 
+from openprompt_meta.classifier.artefact import FILES
 from openprompt_meta.cli import build_parser, main
-from openprompt_meta.use.artefact import FILES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "classifier.md").read_text(encoding="utf-8")
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -21,8 +21,8 @@ import yaml
 from few_texts import QUESTIONS, TEXTS
 
 from openprompt_meta import MetaPromptClassifier
+from openprompt_meta.classifier.artefact import FILES
 from openprompt_meta.errors import ArtefactError
-from openprompt_meta.use.artefact import FILES
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -6,22 +6,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from openprompt_meta.data.facts import KNOWN_SETS
-from openprompt_meta.data.readers.authors import read_authors_file
+from openprompt_meta.data.readers.files import (
+    TABLE_SUFFIXES,
+    is_layout,
+    read_authors_file,
+    read_bytes,
+    read_layout,
+    read_table,
+)
 from openprompt_meta.data.readers.huggingface import is_saved_dataset, read_huggingface
-from openprompt_meta.data.readers.layout import is_layout, read_layout
 from openprompt_meta.data.readers.records import ClassNames, Records
-from openprompt_meta.data.readers.tables import TABLE_SUFFIXES, read_bytes, read_table
-from openprompt_meta.data.strict_json import parse_json
 from openprompt_meta.errors import DataError, did_you_mean
+from openprompt_meta.json_files import parse_json
 
-__all__ = ["DEMO", "FORMATS", "read"]
+__all__ = ["DEMO", "FORMATS", "read_records"]
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 FORMATS = ("auto", "layout", "authors", "table", "huggingface")
 _HUB = "hf:"
 
 
-def read(
+def read_records(
     source: str | Path,
     *,
     format: str = "auto",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openprompt_meta.data.readers.records import ClassNames, RecordBuilder, Records, column_of, split_name_of
+from openprompt_meta.data.readers.records import (
+    ClassNames,
+    RecordBuilder,
+    Records,
+    column_of,
+    split_name_of,
+)
 from openprompt_meta.errors import DataError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import FigureKind
 from openprompt_meta.report.figures.ablation import NUM_PROMPTS, PROMPT_LENGTH
 from openprompt_meta.report.figures.accuracies import CLASSES, TASKS
 from openprompt_meta.report.figures.attention import ATTENTION

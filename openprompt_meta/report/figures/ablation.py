@@ -8,9 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    PERCENT,
+    FigureKind,
+    canvas,
+)
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, LINES, MARKERS, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.evaluated import evaluated_tasks
+from openprompt_meta.report.figure import COLOURS, PERCENT, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.judged import judged_tasks
-from openprompt_meta.report.style import COLOURS, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
-from openprompt_meta.runs import summarise_tasks
+from openprompt_meta.runs.evaluation import summarise_tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +30,7 @@ class TaskAccuracies:
 
 @dataclass(frozen=True)
 class ClassAccuracies:
-    """``recalls[c]`` holds, for each judged task with class c, the share of the class's texts that were recognised."""
+    """``recalls[c]`` holds, for each evaluated task with class c, the share of the class's texts that were recognised."""
 
     seed: int
     classes: list[str]
@@ -47,17 +46,17 @@ def measure_tasks(runs: Sequence[FinishedRun], bench: Workbench) -> TaskAccuraci
 
 
 def measure_classes(runs: Sequence[FinishedRun], bench: Workbench) -> ClassAccuracies:
-    """Judge test tasks again and look at each class apart."""
+    """Evaluate test tasks again and look at each class apart."""
     (run,) = runs
-    judged = judged_tasks(run, bench)
+    evaluated = evaluated_tasks(run, bench)
     recalls: dict[str, list[float]] = {}
-    for task in judged.tasks:
+    for task in evaluated.tasks:
         predictions = task.predictions
         for number, name in enumerate(task.classes):
             own = [guess == number for guess, label in zip(predictions, task.labels, strict=True) if label == number]
             recalls.setdefault(name, []).append(sum(own) / len(own))
     names = sorted(recalls, key=lambda name: (math.fsum(recalls[name]) / len(recalls[name]), name))
-    return ClassAccuracies(judged.seed, names, [recalls[name] for name in names])
+    return ClassAccuracies(evaluated.seed, names, [recalls[name] for name in names])
 
 
 def draw_tasks(numbers: TaskAccuracies) -> Figure:

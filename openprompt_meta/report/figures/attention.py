@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import FigureKind, canvas, heat_map
 from openprompt_meta.report.finished_run import FinishedRun, learner_of, pool_of
-from openprompt_meta.report.style import canvas, heat_map
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> AttentionWeights:
     pool_of(method)
     by_class: dict[str, list[list[float]]] = {}
     with bench.bar(bench.effort.tasks, "attention in training tasks") as bar:
-        for group in learner.base_learner.in_groups(source[index] for index in range(bench.effort.tasks)):
+        for group in learner.inner_loop.in_groups(source[index] for index in range(bench.effort.tasks)):
             with learner.adapting(group) as adaptation:
                 for _ in range(steps):
                     adaptation.step()

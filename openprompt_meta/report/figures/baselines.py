@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import (
+    COLOURS,
+    HATCHES,
+    PERCENT,
+    FigureKind,
+    canvas,
+)
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, HATCHES, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
-from openprompt_meta.runs import TasksSummary, summarise_tasks
-from openprompt_meta.runs.evaluation import judge_tasks
+from openprompt_meta.runs.evaluation import TasksSummary, evaluate_tasks, summarise_tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +48,7 @@ class Baselines:
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Baselines:
-    """Judge class means of the frozen encoder's features on the tasks that the run was tested on."""
+    """Evaluate class means of the frozen encoder's features on the tasks that the run was tested on."""
     (run,) = runs
     seed = run.seeds[0]
     own = run.accuracies[seed][: bench.effort.tasks]
@@ -52,7 +56,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Baselines:
     with bench.bar(len(own) * len(_UNTRAINED), "without training") as bar:
         for name, title in _UNTRAINED.items():
             method = run.method(seed, name=name)
-            outcomes = judge_tasks(method.learner, method.sources["test"], len(own), method.eval_steps, bar)
+            outcomes = evaluate_tasks(method.learner, method.sources["test"], len(own), method.eval_steps, bar)
             found[title] = [outcome.accuracy for outcome in outcomes]
     return Baselines(seed, 1 / run.config.meta.way, own, found)
 

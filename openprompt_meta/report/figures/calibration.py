@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.evaluated import evaluated_tasks
+from openprompt_meta.report.figure import COLOURS, PERCENT, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.judged import judged_tasks
-from openprompt_meta.report.style import COLOURS, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -49,14 +48,14 @@ def calibrate(confidences: Sequence[float], hits: Sequence[bool], seed: int = 0,
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Calibration:
-    """Compare probability and outcome over judged test tasks."""
+    """Compare probability and outcome over evaluated test tasks."""
     (run,) = runs
-    judged = judged_tasks(run, bench)
-    confidences = [max(row) for task in judged.tasks for row in task.probabilities]
+    evaluated = evaluated_tasks(run, bench)
+    confidences = [max(row) for task in evaluated.tasks for row in task.probabilities]
     hits = [
-        guess == label for task in judged.tasks for guess, label in zip(task.predictions, task.labels, strict=True)
+        guess == label for task in evaluated.tasks for guess, label in zip(task.predictions, task.labels, strict=True)
     ]
-    return calibrate(confidences, hits, judged.seed)
+    return calibrate(confidences, hits, evaluated.seed)
 
 
 def draw(numbers: Calibration) -> Figure:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.evaluated import evaluated_tasks
+from openprompt_meta.report.figure import FigureKind, canvas, heat_map
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.judged import judged_tasks
-from openprompt_meta.report.style import canvas, heat_map
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -52,20 +51,20 @@ class Confusion:
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Confusion:
-    """Count over judged test tasks."""
+    """Count over evaluated test tasks."""
     (run,) = runs
-    judged = judged_tasks(run, bench)
-    classes = sorted({name for task in judged.tasks for name in task.classes})
+    evaluated = evaluated_tasks(run, bench)
+    classes = sorted({name for task in evaluated.tasks for name in task.classes})
     position = {name: number for number, name in enumerate(classes)}
     counts = [[0] * len(classes) for _ in classes]
     chances = [[0] * len(classes) for _ in classes]
-    for task in judged.tasks:
+    for task in evaluated.tasks:
         offered = [position[name] for name in task.classes]
         for label, guess in zip(task.labels, task.predictions, strict=True):
             counts[offered[label]][offered[guess]] += 1
             for other in offered:
                 chances[offered[label]][other] += 1
-    return Confusion(judged.seed, classes, counts, chances)
+    return Confusion(evaluated.seed, classes, counts, chances)
 
 
 def draw(numbers: Confusion) -> Figure:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import COLOURS, HATCHES, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun, meta_learner_of
-from openprompt_meta.report.style import COLOURS, HATCHES, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
             "rest of the language model": _bytes(model.parameters()) - embedding,
             "kept for one backward pass": held.peak,
             "query vectors of all texts": 4 * texts * int(model.config.hidden_size) if has_choice else 0,
-            "pool and its optimiser": _bytes(learner.pool.parameters()) + _bytes(states),
+            "pool and its optimiser": _bytes(learner.meta_parameters.parameters()) + _bytes(states),
         },
     )
 

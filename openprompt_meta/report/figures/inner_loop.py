@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import COLOURS, PERCENT, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun, learner_of
-from openprompt_meta.report.style import COLOURS, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INNER_LOOP", "InnerLoop"]
+__all__ = ["INNER_LOOP", "InnerLoopCurves"]
 
 LEAST_STEPS = 5
 MOST_TASKS = 20
 
 
 @dataclass(frozen=True)
-class InnerLoop:
+class InnerLoopCurves:
     """``support_losses[t][j]``, ``query_losses[t][j]`` and ``accuracies[t][j]`` of task t after j inner steps."""
 
     seed: int
@@ -34,8 +33,8 @@ class InnerLoop:
     accuracies: list[list[float]]
 
 
-def measure(runs: Sequence[FinishedRun], bench: Workbench) -> InnerLoop:
-    """Adapt to test tasks and judge them after every step, also a few more than the run takes."""
+def measure(runs: Sequence[FinishedRun], bench: Workbench) -> InnerLoopCurves:
+    """Adapt to test tasks and evaluate them after every step, also a few more than the run takes."""
     (run,) = runs
     seed, configured = run.seeds[0], run.config.meta.inner_steps_eval
     steps = max(configured, LEAST_STEPS)
@@ -46,11 +45,11 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> InnerLoop:
     queries: list[list[float]] = []
     accuracies: list[list[float]] = []
     with bench.bar(count * (steps + 1), "inner loop", "step") as bar:
-        for group in learner.base_learner.in_groups(source[index] for index in range(count)):
+        for group in learner.inner_loop.in_groups(source[index] for index in range(count)):
             rows: list[tuple[list[float], list[float], list[float]]] = [([], [], []) for _ in group]
             with learner.adapting(group) as adaptation:
                 for step in range(steps + 1):
-                    predicted, losses = adaptation.judge()
+                    predicted, losses = adaptation.evaluate()
                     support = adaptation.step() if step < steps else adaptation.support_losses()
                     for (s, q, a), task, loss, guess, before in zip(
                         rows, group, losses, predicted, support, strict=True
@@ -62,14 +61,14 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> InnerLoop:
             supports += [row[0] for row in rows]
             queries += [row[1] for row in rows]
             accuracies += [row[2] for row in rows]
-    return InnerLoop(seed, configured, supports, queries, accuracies)
+    return InnerLoopCurves(seed, configured, supports, queries, accuracies)
 
 
 def _accuracy(log_probabilities: torch.Tensor, labels: torch.Tensor) -> float:
     return (log_probabilities.argmax(dim=-1) == labels).double().mean().item()
 
 
-def draw(numbers: InnerLoop) -> Figure:
+def draw(numbers: InnerLoopCurves) -> Figure:
     """Losses on the left, accuracy on the right: the mean over tasks in a band of the middle four fifths."""
     figure, (left, right) = canvas(8.6, 3.2, 1, 2)
     for number, (name, rows) in enumerate((("support", numbers.support_losses), ("query", numbers.query_losses))):
@@ -93,7 +92,7 @@ def _band(panel: object, rows: list[list[float]], colour: str, marker: str, line
     panel.plot(steps, values.mean(axis=0), line, marker=marker, ms=4, color=colour, label=name)  # type: ignore[attr-defined]
 
 
-def caption(numbers: InnerLoop) -> str:
+def caption(numbers: InnerLoopCurves) -> str:
     """Where it starts and ends."""
     accuracies = np.array(numbers.accuracies).mean(axis=0)
     return (
@@ -104,5 +103,5 @@ def caption(numbers: InnerLoop) -> str:
 
 
 INNER_LOOP = FigureKind(
-    "inner-loop", "Inner loop", "What does adaptation to a task do?", InnerLoop, measure, draw, caption
+    "inner-loop", "Inner loop", "What does adaptation to a task do?", InnerLoopCurves, measure, draw, caption
 )

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openprompt_meta.prompts import ProtoVerbalizer
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import COLOURS, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun, learner_of
-from openprompt_meta.report.style import COLOURS, canvas
 from openprompt_meta.report.workbench import Workbench
+from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,10 +81,10 @@ def _view(method: Any, task: Any, steps: int) -> tuple[np.ndarray, np.ndarray, f
             adaptation.step()
         pool = adaptation.pools[0]
         with torch.no_grad():
-            support, query = learner.base_learner.read_masks(
-                classifier.lay_out([task.support, task.query]), [pool, pool], [verbalizer, verbalizer]
+            support, query = learner.inner_loop.encode(
+                classifier.prepare([task.support, task.query]), [pool, pool], [verbalizer, verbalizer]
             )
-            if learner.base_learner.label_embeddings == "adapted" or steps == 0:
+            if learner.inner_loop.label_embeddings == "adapted" or steps == 0:
                 verbalizer.fit_support(support.features, support.logits, task.support["label"])
             predicted = verbalizer.log_probabilities(query.features, query.logits)
             features = torch.cat([support.features, query.features])

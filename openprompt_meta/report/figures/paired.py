@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from openprompt_meta.config import DatasetSection
+from openprompt_meta.config.schema import DatasetSection
 from openprompt_meta.errors import RunError
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import COLOURS, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, canvas
 from openprompt_meta.report.workbench import Workbench
-from openprompt_meta.runs import TasksSummary, summarise_tasks
+from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from openprompt_meta.errors import RunError
 from openprompt_meta.prompts.label_words import token_ids_of_words
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import FigureKind, canvas, heat_map
 from openprompt_meta.report.finished_run import FinishedRun, pool_of
-from openprompt_meta.report.style import canvas, heat_map
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    PERCENT,
+    FigureKind,
+    canvas,
+)
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, LINES, MARKERS, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
-from openprompt_meta.runs import summarise_tasks
-from openprompt_meta.runs.evaluation import judge_tasks
+from openprompt_meta.runs.evaluation import evaluate_tasks, summarise_tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +43,7 @@ class AgainstShots:
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> AgainstShots:
-    """Judge the same classes and queries with fewer and with more examples, as many as the smallest class allows."""
+    """Evaluate the same classes and queries with fewer and with more examples, as many as the smallest class allows."""
     return AgainstShots([_of_run(run, bench) for run in runs])
 
 
@@ -54,7 +59,7 @@ def _of_run(run: FinishedRun, bench: Workbench) -> ShotsCurve:
     with bench.bar(count * len(shots), "accuracy against shots") as bar:
         for shot in shots:
             method = run.method(seed, shots=shot)
-            outcomes = judge_tasks(method.learner, method.sources["test"], count, meta.inner_steps_eval, bar)
+            outcomes = evaluate_tasks(method.learner, method.sources["test"], count, meta.inner_steps_eval, bar)
             accuracies.append([outcome.accuracy for outcome in outcomes])
     return ShotsCurve(run.label, meta.shot, shots, accuracies)
 

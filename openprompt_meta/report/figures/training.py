@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.report.figure import (
+    COLOURS,
+    LINES,
+    PERCENT,
+    FigureKind,
+    canvas,
+)
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, LINES, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openprompt_meta.config import RunConfig, describe
-from openprompt_meta.report.figure_kind import FigureKind
+from openprompt_meta.config.keys import describe
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.report.figure import (
+    COLOURS,
+    HATCHES,
+    PERCENT,
+    FigureKind,
+    canvas,
+)
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.style import COLOURS, HATCHES, PERCENT, canvas
 from openprompt_meta.report.workbench import Workbench
 
 if TYPE_CHECKING:

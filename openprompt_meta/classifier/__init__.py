@@ -1,0 +1,1 @@
+"""Using what was learned: `MetaPromptClassifier`, its folder on disk, files of texts."""

@@ -1,0 +1,170 @@
+"""None"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from openprompt_meta.classifier.base_model import BaseModel
+from openprompt_meta.classifier.pretrained import Tensors, template_with, tensors_of
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.encoder.batching import groups_by_length
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.queries import query_vectors
+from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
+from openprompt_meta.learners.adapters import PoolClones
+from openprompt_meta.learners.inner import InnerLoop, task_randomness
+from openprompt_meta.learners.meta import take_inner_steps
+from openprompt_meta.learners.task import Task
+from openprompt_meta.methods.building import verbalizer_of
+from openprompt_meta.methods.language_model import build_classifier
+from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+
+__all__ = ["ONE_AT_A_TIME", "Adapted", "Support", "adapt_pool", "batches_by_length", "rows_by_length", "wrapped"]
+
+# MERGED FROM use.texts: 'Texts from anywhere, wrapped and tokenised, in batches of about the same length.'
+
+
+def wrapped(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, texts: Sequence[str]) -> TokenRows:
+    """The texts wrapped and tokenised; one thread at a time, which is what a fast tokenizer takes."""
+    wrapper = base.loaded.wrapper(tokenizer=base.loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
+    with base.tokenizing:
+        return wrap_texts(texts, template, wrapper)
+
+
+def rows_by_length(
+    rows: TokenRows, most_tokens: int, device: torch.device
+) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    """Batches of rows, shortest first, with the positions of their rows."""
+    for indices in groups_by_length(rows.lengths.tolist(), most_tokens):
+        yield indices, {key: value.to(device) for key, value in rows.batch(indices).items()}
+
+
+def batches_by_length(batch: Mapping[str, Tensor], most_tokens: int) -> tuple[list[dict[str, Tensor]], Tensor]:
+    """A batch divided into batches, shortest rows first, and where each of its rows then is."""
+    mask = batch["attention_mask"]
+    groups = [
+        torch.tensor(group, device=mask.device) for group in groups_by_length(mask.sum(dim=1).tolist(), most_tokens)
+    ]
+    order = torch.cat(groups)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=mask.device)
+    return [{key: value[group] for key, value in batch.items()} for group in groups], place
+
+
+# MERGED FROM use.adaptation: 'Adapting a pool to a few labelled texts, as meta-testing does. Values in, values out: tensors by name.'
+
+# Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
+# ``tokenizing``, never after it.
+ONE_AT_A_TIME = threading.Lock()
+
+_TOKENS = 8192  # that go through the model at a time without gradient
+
+
+@dataclass(frozen=True)
+class Support:
+    """Labelled texts to adapt to; ``labels[i]`` is a position in ``classes``."""
+
+    texts: Sequence[str]
+    labels: Sequence[int]
+    classes: Sequence[str]
+    label_words: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What adaptation gives, as tensors on the CPU.
+
+    Attributes:
+        pool: the adapted pool.
+        verbalizer: the verbalizer fitted to the support set as that pool shows it.
+        features: the support set's features under that pool, ``[n, d_o]``.
+        inner_losses: the support loss before each inner step.
+    """
+
+    pool: Tensors
+    verbalizer: Tensors
+    features: Tensor
+    inner_losses: Sequence[float]
+
+
+def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, seed: int, most: int) -> Adapted:
+    """Adapt a copy of a pool to a support set as meta-testing does, and fit the verbalizer.
+
+    Args:
+        base: the language model.
+        config: inner loop, template and verbalizer.
+        pool: where to start; it is not changed.
+        support: the task.
+        seed: of whatever is random on the way.
+        most: texts that take part in the gradient steps at most (each class at least once); the verbalizer is fitted
+            to all of them either way.
+
+    Raises:
+        NotFiniteError: the loss ran away.
+        VerbalizerError: label words are missing or of no use to the tokenizer.
+    """
+    with ONE_AT_A_TIME:
+        with base.tokenizing:
+            template = template_with(base, config, pool)
+            classifier = build_classifier(config, base.loaded, template, verbalizer_of(config, base.loaded, seed))
+        task = _task(base, config, template, support)
+        part = _part(task, most, seed)
+        learner = InnerLoop(classifier, config.meta.loss, config.meta.label_embeddings, seed=seed)
+        adapter = PoolClones(template.pool, config.meta.inner_lr, adapted=config.meta.inner_parameters)
+        steps = config.meta.inner_steps_eval
+        with task_randomness(seed, task):
+            opened = learner.open([part])
+            with adapter.begin(opened, learns=False) as adaptation:
+                (losses,) = take_inner_steps(opened, adaptation, steps)
+                (adapted,) = adaptation.pools
+            refit = config.meta.label_embeddings == "adapted" or steps == 0 or part is not task
+            features = _fit(classifier, adapted, task, refit)
+        return Adapted(tensors_of(adapted), tensors_of(classifier.verbalizer), features.cpu(), losses)
+
+
+def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
+    rows = wrapped(base, config, template, support.texts)
+    batch = rows.batch(range(len(rows)))
+    batch["label"] = torch.tensor(list(support.labels))
+    if template.pool.num_prompts > 1:  # a single prompt is never asked for
+        batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
+    batch = {key: value.to(base.loaded.model.device) for key, value in batch.items()}
+    return Task(index=0, classes=support.classes, label_words=support.label_words, support=batch, query=batch)
+
+
+def _part(task: Task, most: int, seed: int) -> Task:
+    """The task with at most ``most`` support texts, drawn by the seed, of each class in turn."""
+    labels = task.support["label"]
+    most = max(most, len(task.classes))
+    if len(labels) <= most:
+        return task
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(labels), generator=generator).tolist()
+    turns: dict[int, int] = {}
+    ranked = []
+    for row in order:
+        label = int(labels[row])
+        ranked.append((turns.setdefault(label, 0), row))
+        turns[label] += 1
+    rows = torch.tensor(sorted(row for _, row in sorted(ranked)[:most]), device=labels.device)
+    batch = {key: value[rows] for key, value in task.support.items()}
+    return replace(task, support=batch, query=batch)
+
+
+@torch.no_grad()
+def _fit(classifier: MaskClassifier, pool: PromptPool, task: Task, refit: bool) -> Tensor:
+    """Features of the support set under ``pool``; the verbalizer is fitted to them if asked for."""
+    batches, place = batches_by_length(task.support, _TOKENS)
+    readings = [classifier.encode(classifier.prepare([batch]), [pool])[0] for batch in batches]
+    features = torch.cat([reading.features for reading in readings])[place]
+    if refit:
+        logits = [reading.logits for reading in readings if reading.logits is not None]
+        joined = torch.cat(logits)[place] if logits else None
+        classifier.verbalizer.fit_support(features, joined, task.support["label"])
+    return features

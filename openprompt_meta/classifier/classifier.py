@@ -1,0 +1,541 @@
+"""`MetaPromptClassifier`: from a few labelled texts to a classifier, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from openprompt_meta.classifier.adaptation import Support, adapt_pool
+from openprompt_meta.classifier.artefact import Stored, read_artefact, write_artefact
+from openprompt_meta.classifier.fitted import FittedTask, words_of
+from openprompt_meta.classifier.hub import local_folder, upload
+from openprompt_meta.classifier.inputs import (
+    Label,
+    checked_label_words,
+    checked_labels,
+    checked_metrics,
+    checked_texts,
+    conflicting_texts,
+)
+from openprompt_meta.classifier.prediction import (
+    ClassProbability,
+    Explanation,
+    NearestExample,
+    NearestWord,
+    Predictor,
+)
+from openprompt_meta.classifier.pretrained import (
+    Changes,
+    MetaLearned,
+    base_model_of,
+    changed,
+    fresh,
+    of_run,
+)
+from openprompt_meta.errors import (
+    ConfigError,
+    DataError,
+    OpenPromptMetaError,
+    VerbalizerError,
+)
+from openprompt_meta.runs.folder import RunFolder
+
+__all__ = ["MetaPromptClassifier", "NotFitted"]
+
+logger = logging.getLogger(__name__)
+
+# Texts that are tokenised at a time: what a call keeps in memory beside its results does not grow with its texts.
+_WINDOW = 2048
+
+_building = threading.Lock()
+
+
+class NotFitted(OpenPromptMetaError, NotFittedError):  # noqa: N818 - scikit-learn's name for it
+    """A classifier was asked before it was given examples."""
+
+
+class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
+    """Classifies text from a handful of examples a class, with a frozen language model and a meta-learned pool.
+
+    Make one with :meth:`from_run` or :meth:`from_pretrained`. ``MetaPromptClassifier()`` by itself starts from a pool
+    that has learned nothing: plain prompt tuning on the packaged encoder, a baseline to compare with.
+
+    It is a scikit-learn classifier whose ``X`` is a list of strings. Predicting changes nothing in it, so threads may
+    share one; a call of :meth:`fit` takes effect for the calls that start after it. Predictions of a text may differ
+    in the last bits with the texts that go through the model in the same batch.
+
+    Args:
+        artefact: a run folder of ``openprompt-meta train``, a folder of :meth:`save_pretrained`, or ``None``.
+        base_model: the language model by name or folder, if it is elsewhere than it was. It must be the same one.
+        seed: which of a run's seeds, and the seed of whatever is random in :meth:`fit`; the artefact's if ``None``.
+        inner_steps: gradient steps of :meth:`fit`, J; the run's ``inner_steps_eval`` if ``None``.
+        inner_lr: their size, α; the run's if ``None``.
+        mix_lambda: λ, from 1 (label embeddings alone) to 0 (label words alone, which need a model with a vocabulary
+            head); the run's if ``None``.
+        adapt_examples: support examples that take part in the gradient steps at most, which bounds their memory; label
+            embeddings are computed from all of them.
+        batch_tokens: tokens that go through the model at a time in prediction, padding included.
+        device: ``cpu``, ``cuda``, …; the run's if ``None``.
+
+    Attributes:
+        classes_: the classes, sorted; columns of :meth:`predict_proba`.
+
+    Example::
+
+        classifier = MetaPromptClassifier.from_run("runs/demo/demo")
+        classifier.fit(["will it rain", "is it cold", "play jazz"], ["weather", "weather", "music"])
+        classifier.predict(["do i need an umbrella"])
+    """
+
+    # Not in __init__, where scikit-learn allows parameters alone.
+    _meta: tuple[object, MetaLearned] | None = None
+    _task: FittedTask | None = None
+    _live: tuple[FittedTask, Predictor] | None = None
+    _examples: tuple[list[str], list[Label], dict[str, Any] | None] | None = None
+    _metrics: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(
+        self,
+        artefact: str | os.PathLike[str] | None = None,
+        *,
+        base_model: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        inner_steps: int | None = None,
+        inner_lr: float | None = None,
+        mix_lambda: float | None = None,
+        adapt_examples: int = 256,
+        batch_tokens: int = 2048,
+        device: str | None = None,
+    ) -> None:
+        self.artefact = artefact
+        self.base_model = base_model
+        self.seed = seed
+        self.inner_steps = inner_steps
+        self.inner_lr = inner_lr
+        self.mix_lambda = mix_lambda
+        self.adapt_examples = adapt_examples
+        self.batch_tokens = batch_tokens
+        self.device = device
+
+    # -- where it comes from ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_run(cls, run: str | os.PathLike[str], seed: int | None = None, **settings: Any) -> MetaPromptClassifier:
+        """A classifier to be fitted, with the best pool of a trained run.
+
+        Args:
+            run: the run folder.
+            seed: which of its seeds; the first if ``None``.
+            settings: other arguments of the constructor.
+
+        Raises:
+            RunError: it is not a run folder, has no such seed, or its best checkpoint is missing or damaged.
+            ModelError: the run's language model cannot be loaded.
+        """
+        classifier = cls(run, seed=seed, **settings)
+        classifier._meta = (classifier._source(), of_run(run, seed, classifier._changes()))
+        return classifier
+
+    @classmethod
+    def from_pretrained(
+        cls, artefact: str | os.PathLike[str], revision: str | None = None, token: str | None = None, **settings: Any
+    ) -> MetaPromptClassifier:
+        """The classifier that :meth:`save_pretrained` or :meth:`push_to_hub` wrote, with its language model.
+
+        Args:
+            artefact: its folder, or a name on the model hub such as ``user/name``.
+            revision: branch, tag or commit on the hub.
+            token: for the hub; the one that is logged in by default.
+            settings: other arguments of the constructor. They hold for what is fitted from here on; what is fitted
+                already predicts as it was saved.
+
+        Raises:
+            ArtefactError: there is none, or it is damaged, of another kind, or of a later version.
+            ModelError: the language model cannot be loaded, or is not the one that the prompts were learned on.
+        """
+        folder = local_folder(artefact, revision, token)
+        classifier = cls(folder, **settings)
+        stored = read_artefact(folder)
+        # Two of the settings say where the model is; the others are for learning.
+        moved = Changes(base_model=classifier.base_model, device=classifier.device)
+        meta = replace(stored.meta, config=changed(stored.meta.config, moved))
+        base_model_of(meta)
+        classifier._meta = (classifier._source(), classifier._changed(stored.meta))
+        classifier._metrics = dict(stored.metrics)
+        if stored.task is not None:
+            classifier._task = task = replace(stored.task, meta=meta)
+            classifier._live = (task, classifier._new_predictor(task))
+        return classifier
+
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        keep_texts: bool = True,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write the classifier to a folder of JSON and safetensors, without its language model.
+
+        A classifier that is there already is replaced once the new one is complete. Before :meth:`fit`, the pool alone
+        is saved, to be fitted later.
+
+        Args:
+            folder: where to; made if need be.
+            keep_texts: whether to keep the examples. Without them nothing can be added by :meth:`partial_fit`, and
+                :meth:`explain` has no nearest examples; predictions are the same.
+            metrics: how well it does, for the model card and for those who load it.
+
+        Raises:
+            ArtefactError: the folder holds something else, or cannot be written; what was there is as it was.
+        """
+        write_artefact(folder, self._stored(keep_texts, metrics))
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        keep_texts: bool = False,
+        metrics: Mapping[str, float] | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+        commit_message: str = "Save the classifier",
+        create_pr: bool = False,
+    ) -> str:
+        """Save the classifier and upload it to the model hub.
+
+        Args:
+            repo_id: ``user/name``; made if need be.
+            keep_texts: as in :meth:`save_pretrained`, but without them by default: what is published stays published.
+            metrics: as in :meth:`save_pretrained`.
+            private: whether a new repository is private; the hub's default if ``None``.
+            token: for the hub; the one that is logged in by default.
+            revision: branch to upload to.
+            commit_message: of the upload.
+            create_pr: open a pull request instead.
+
+        Returns:
+            Where it is on the hub.
+
+        Raises:
+            ArtefactError: the hub cannot be reached or refuses.
+        """
+        return upload(
+            self._stored(keep_texts, metrics),
+            repo_id,
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+            create_pr=create_pr,
+        )
+
+    def _stored(self, keep_texts: bool, metrics: Mapping[str, float] | None) -> Stored:
+        task = self._task
+        measured = self._metrics if metrics is None else checked_metrics(metrics)
+        if task is None:
+            return Stored(self._meta_learned(), None, measured)
+        if not keep_texts:
+            adapted = replace(task.adapted, features=task.adapted.features[:0])
+            task = replace(task, texts=None, adapted=adapted)
+        return Stored(task.meta, task, measured)
+
+    # -- learning -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self, texts: Any, labels: Any, label_words: Mapping[Any, str | Sequence[str]] | None = None
+    ) -> MetaPromptClassifier:
+        """Learn classes from examples, forgetting what was fitted before.
+
+        A copy of the meta-learned pool is adapted to the examples; the pool itself stays as it is.
+
+        Args:
+            texts: strings, at least one for each of two or more classes.
+            labels: the class of each: strings, or whole numbers.
+            label_words: a word or words for each class, for λ below 1; by default those in the class's name.
+
+        Raises:
+            DataError: texts or labels that cannot be learned from, saying which. One text with two labels is refused:
+                among so few examples it is a mistake.
+            VerbalizerError: label words are given and have no say.
+        """
+        return self._take(self._learned(*self._checked(texts, labels), label_words))
+
+    def partial_fit(
+        self,
+        texts: Any,
+        labels: Any,
+        classes: Any = None,
+        label_words: Mapping[Any, str | Sequence[str]] | None = None,
+    ) -> MetaPromptClassifier:
+        """Add examples, of classes known or new, and learn from all of them.
+
+        The same as one :meth:`fit` with all examples in their order. As long as there are examples of one class only,
+        they are kept, and nothing can be predicted.
+
+        Args:
+            texts: strings.
+            labels: their classes.
+            classes: if given, a label that is not among them is refused. A class is known from its first example on.
+            label_words: words of classes that have none yet, for λ below 1.
+
+        Raises:
+            DataError: as :meth:`fit`; or the classifier was loaded without the texts it was fitted to.
+        """
+        new_texts, new_labels = self._checked(texts, labels)
+        if classes is not None:
+            allowed = checked_labels(classes)
+            strangers = [label for label in dict.fromkeys(new_labels) if label not in allowed]
+            if strangers:
+                raise DataError(f"Labels {strangers[:8]} are not among the classes {allowed[:20]}.")
+        old_texts, old_labels, words = self._examples_so_far()
+        all_texts, all_labels = self._checked([*old_texts, *new_texts], [*old_labels, *new_labels])
+        if label_words is not None:
+            words = {**(words or {}), **{str(name): given for name, given in label_words.items()}}
+        if len(set(all_labels)) < 2:
+            self._examples = (all_texts, all_labels, words)
+            return self
+        return self._take(self._learned(all_texts, all_labels, words))
+
+    def _take(self, task: FittedTask) -> MetaPromptClassifier:
+        predictor = self._new_predictor(task)
+        self._task, self._live = task, (task, predictor)
+        self._examples = None
+        self._metrics = {}
+        return self
+
+    def _examples_so_far(self) -> tuple[list[str], list[Label], dict[str, Any] | None]:
+        if self._examples is not None:
+            return self._examples
+        task = self._task
+        if task is None:
+            return [], [], None
+        if task.texts is None:
+            raise DataError(
+                "The classifier was saved without the texts it was fitted to (keep_texts=False), so none can be added "
+                "to them. Fit it again with all examples."
+            )
+        words = None if task.label_words is None else dict(task.label_words)
+        return list(task.texts), [task.classes[label] for label in task.labels], words
+
+    def _checked(self, texts: Any, labels: Any) -> tuple[list[str], list[Label]]:
+        if labels is None:
+            raise DataError("This classifier requires y to be passed, but the target y is None: labels are needed.")
+        checked, own = checked_texts(texts, empty_texts=False), checked_labels(labels)
+        if len(checked) != len(own):
+            raise DataError(
+                f"There are {len(checked)} texts and {len(own)} labels (inconsistent numbers of samples); each text "
+                "needs one label."
+            )
+        conflicts = conflicting_texts(checked, own)
+        if conflicts:
+            text, both = next(iter(conflicts.items()))
+            more = f" So are {len(conflicts) - 1} more." if len(conflicts) > 1 else ""
+            raise DataError(
+                f"The text {text[:80]!r} is labelled {' and '.join(map(repr, sorted(both)))}.{more} Keep one label."
+            )
+        return checked, own
+
+    def _learned(self, texts: list[str], labels: list[Label], label_words: Any) -> FittedTask:
+        for name, least in (("adapt_examples", 1), ("batch_tokens", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}.")
+        classes = tuple(sorted(set(labels)))
+        if len(classes) < 2:
+            raise DataError(
+                f"All examples are of one class, {classes[0]!r}; a classifier needs at least two classes. "
+                "Add examples of another."
+            )
+        meta = self._meta_learned()
+        base = base_model_of(meta)
+        words = None if label_words is None else checked_label_words(label_words, classes)
+        if words is not None and not _uses_words(meta):
+            raise VerbalizerError(
+                "Label words were given, but they have no say: mix_lambda is 1. Set mix_lambda below 1 (which needs a "
+                "model with a vocabulary head), or leave them out."
+            )
+        numbers = {name: i for i, name in enumerate(classes)}
+        own = tuple(numbers[label] for label in labels)
+        names = [str(name) for name in classes]
+        support = Support(texts, own, names, words_of(names, words))
+        adapted = adapt_pool(base, meta.config, meta.pool, support, meta.seed, int(self.adapt_examples))
+        return FittedTask(meta, classes, own, tuple(texts), words, adapted)
+
+    # -- predicting ---------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, texts: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Probabilities ``[n, C]`` of the classes, in the order of :attr:`classes_`.
+
+        Args:
+            texts: strings, any number of them. One that is longer than the length budget is cut as in training, which
+                is logged once.
+
+        Raises:
+            NotFitted: there are no classes yet.
+            DataError: something is not a text.
+        """
+        return self._probabilities(self._fitted(), texts)
+
+    def predict(self, texts: Any) -> np.ndarray[Any, Any]:
+        """The most probable class of each text; the same errors as :meth:`predict_proba`."""
+        task = self._fitted()
+        found: np.ndarray[Any, Any] = _array(task.classes)[self._probabilities(task, texts).argmax(axis=1)]
+        return found
+
+    def explain(self, text: str, words: int = 5, examples: int = 5) -> Explanation:
+        """Why a text is classified as it is.
+
+        Args:
+            text: one text.
+            words: nearest words for each position of its prompt.
+            examples: nearest support examples.
+        """
+        task = self._fitted()
+        (checked,) = checked_texts([text])
+        predictor = self._predictor(task)
+        read = predictor.read(checked)
+        order = read.probabilities.argsort(descending=True, stable=True).tolist()
+        classes = tuple(
+            ClassProbability(
+                task.classes[i],
+                float(read.probabilities[i]),
+                None if read.soft is None else float(read.soft[i]),
+                None if read.hand_crafted is None else float(read.hand_crafted[i]),
+            )
+            for i in order
+        )
+        similarity = F.cosine_similarity(task.adapted.features, read.features.unsqueeze(0), dim=-1)
+        nearest = similarity.topk(min(max(examples, 0), len(similarity)))
+        texts = task.texts or ()
+        return Explanation(
+            text=checked,
+            label=classes[0].label,
+            classes=classes,
+            attention=tuple(read.attention.tolist()),
+            prompt_words=tuple(
+                tuple(NearestWord(word, cosine) for word, cosine in position)
+                for position in predictor.nearest_words(read.prompt, max(words, 0))
+            ),
+            nearest_examples=tuple(
+                NearestExample(texts[i], task.classes[task.labels[i]], cosine)
+                for i, cosine in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
+            ),
+            truncated=read.truncated,
+        )
+
+    def _probabilities(self, task: FittedTask, texts: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        checked = checked_texts(texts)
+        predictor = self._predictor(task)
+        found, cut = [], 0
+        for start in range(0, len(checked), _WINDOW):
+            part, truncated = predictor.probabilities(checked[start : start + _WINDOW], int(self.batch_tokens))
+            found.append(part)
+            cut += truncated
+        if cut and not predictor.has_warned.is_set():
+            predictor.has_warned.set()
+            logger.warning(
+                "%d of %d texts are longer than the budget of %d tokens and were cut, as in training.",
+                cut,
+                len(checked),
+                task.meta.config.dataset.max_seq_length,
+            )
+        return torch.cat(found).numpy()
+
+    def _predictor(self, task: FittedTask) -> Predictor:
+        live = self._live
+        if live is None or live[0] is not task:
+            with _building:
+                live = self._live
+                if live is None or live[0] is not task:
+                    live = self._live = (task, self._new_predictor(task))
+        return live[1]
+
+    def _new_predictor(self, task: FittedTask) -> Predictor:
+        return Predictor(base_model_of(task.meta), task.meta.config, task.adapted, task.class_names, task.words)
+
+    def _fitted(self) -> FittedTask:
+        task = self._task
+        if task is None:
+            raise NotFitted(
+                "This MetaPromptClassifier has no classes yet: call fit(texts, labels) with examples of two classes "
+                "or more, or load a fitted one with from_pretrained."
+            )
+        return task
+
+    @property
+    def classes_(self) -> np.ndarray[Any, Any]:
+        """The classes, sorted; an AttributeError before :meth:`fit`, as scikit-learn has it."""
+        return _array(self._fitted().classes)
+
+    @property
+    def task_(self) -> FittedTask:
+        """What :meth:`fit` learned; an AttributeError before it, as for :attr:`classes_`."""
+        return self._fitted()
+
+    @property
+    def meta_learned(self) -> MetaLearned:
+        """What :meth:`fit` starts from."""
+        return self._meta_learned()
+
+    # -- what it starts from ------------------------------------------------------------------------------------------
+
+    def _meta_learned(self) -> MetaLearned:
+        source = self._source()
+        if self._meta is None or self._meta[0] != source:
+            self._meta = (source, self._read_source())
+        return self._meta[1]
+
+    def _read_source(self) -> MetaLearned:
+        if self.artefact is None:
+            return fresh(self.seed, self._changes())
+        if RunFolder(self.artefact).config_file.is_file():
+            return of_run(self.artefact, self.seed, self._changes())
+        return self._changed(read_artefact(local_folder(self.artefact)).meta)
+
+    def _changed(self, meta: MetaLearned) -> MetaLearned:
+        config = changed(meta.config, self._changes())
+        return replace(meta, config=config, seed=meta.seed if self.seed is None else self.seed)
+
+    def _source(self) -> tuple[object, ...]:
+        """Everything that decides what :meth:`fit` starts from."""
+        return (self.artefact, self.seed, self._changes())
+
+    def _changes(self) -> Changes:
+        return Changes(self.base_model, self.device, self.inner_steps, self.inner_lr, self.mix_lambda)
+
+    # -- scikit-learn -------------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._task is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the language model, which another process loads for itself.
+        return {name: value for name, value in super().__getstate__().items() if name != "_live"}
+
+
+def _array(classes: Sequence[Label]) -> np.ndarray[Any, Any]:
+    return np.array(list(classes))
+
+
+def _uses_words(meta: MetaLearned) -> bool:
+    section = getattr(meta.config, meta.config.verbalizer)
+    return meta.config.verbalizer == "dart_verbalizer" or getattr(section, "mix_lambda", 0.0) < 1.0

@@ -1,0 +1,299 @@
+"""Predicting with an adapted pool and a fitted verbalizer, from any number of threads; explanations and scores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.metrics import confusion_matrix, f1_score
+from torch import Tensor
+
+from openprompt_meta.classifier.adaptation import ONE_AT_A_TIME, Adapted, rows_by_length, wrapped
+from openprompt_meta.classifier.base_model import BaseModel
+from openprompt_meta.classifier.inputs import Label
+from openprompt_meta.classifier.pretrained import template_with
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.errors import ModelError, VerbalizerError
+from openprompt_meta.methods.building import verbalizer_of
+from openprompt_meta.methods.language_model import build_classifier
+from openprompt_meta.verbalizers.mixed import MixedVerbalizer
+
+if TYPE_CHECKING:
+    from openprompt_meta.classifier.classifier import MetaPromptClassifier
+
+__all__ = [
+    "ClassProbability",
+    "Explanation",
+    "NearestExample",
+    "NearestWord",
+    "Predictor",
+    "Read",
+    "Scores",
+    "score_on",
+]
+
+# MERGED FROM use.explanation: 'Why a text was classified as it was, as plain values.'
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """One class and what the classifier, and each of its verbalizers, gives it.
+
+    Attributes:
+        label: the class.
+        probability: the prediction.
+        soft: by label embeddings alone; ``None`` for a classifier that has only words.
+        hand_crafted: by label words alone; ``None`` where they have no say.
+    """
+
+    label: Label
+    probability: float
+    soft: float | None
+    hand_crafted: float | None
+
+
+@dataclass(frozen=True)
+class NearestWord:
+    """A token of the vocabulary and the cosine of its input embedding with a position of the prompt."""
+
+    word: str
+    cosine: float
+
+
+@dataclass(frozen=True)
+class NearestExample:
+    """A support example and the cosine of its feature with the text's."""
+
+    text: str
+    label: Label
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :meth:`~openprompt_meta.MetaPromptClassifier.explain` says about one text.
+
+    Attributes:
+        text: the text.
+        label: the predicted class.
+        classes: all classes, the most probable first.
+        attention: how much each prompt of the pool contributes, adding up to one.
+        prompt_words: for each position of the prompt made for this text, the nearest words, nearest first.
+        nearest_examples: the most similar support examples, most similar first; none if the classifier was saved
+            without them.
+        truncated: whether the text was longer than the budget and cut.
+    """
+
+    text: str
+    label: Label
+    classes: tuple[ClassProbability, ...]
+    attention: tuple[float, ...]
+    prompt_words: tuple[tuple[NearestWord, ...], ...]
+    nearest_examples: tuple[NearestExample, ...]
+    truncated: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# MERGED FROM use.prediction: 'Predicting with an adapted pool and a fitted verbalizer, from any number of threads.'
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of one text.
+
+    Attributes:
+        probabilities: of the classes, ``[C]``.
+        soft: those of the soft verbalizer alone, if it is one.
+        hand_crafted: those of the label words alone, if they have a say.
+        attention: weights of the prompts, ``[K]``.
+        prompt: the prompt made for the text, ``[L_p, d_i]``.
+        features: the [MASK]'s hidden state, ``[d_o]``.
+        truncated: whether the text was cut.
+    """
+
+    probabilities: Tensor
+    soft: Tensor | None
+    hand_crafted: Tensor | None
+    attention: Tensor
+    prompt: Tensor
+    features: Tensor
+    truncated: bool
+
+
+class Predictor:
+    """Classifies texts with one adapted pool and one fitted verbalizer. Nothing that predicts changes once it is made.
+
+    Args:
+        base: the language model.
+        config: template and verbalizer.
+        adapted: the pool and the verbalizer's tensors.
+        classes: names of the classes, in the order of the verbalizer's.
+        label_words: their words, for a verbalizer that uses them.
+
+    Attributes:
+        has_warned: for the user of it to set, once a warning was given that need not be given again.
+
+    Raises:
+        ModelError: the verbalizer's tensors do not fit the configuration.
+    """
+
+    def __init__(
+        self,
+        base: BaseModel,
+        config: RunConfig,
+        adapted: Adapted,
+        classes: Sequence[str],
+        label_words: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.has_warned = threading.Event()
+        self._base = base
+        self._config = config
+        self._device = base.loaded.model.device
+        # A verbalizer may start at random, until the tensors given replace that.
+        with ONE_AT_A_TIME, base.tokenizing, torch.random.fork_rng():
+            self._template = template_with(base, config, adapted.pool)
+            verbalizer = verbalizer_of(config, base.loaded, seed=0)
+            self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
+            verbalizer.begin_task(classes, label_words)
+        try:
+            verbalizer.load_state_dict(dict(adapted.verbalizer))
+            verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
+            self._try_out(len(classes))
+        except (RuntimeError, VerbalizerError) as error:
+            raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
+        # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
+        self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else None
+
+    @torch.no_grad()
+    def _try_out(self, classes: int) -> None:
+        """Evaluate a made-up feature: tensors from a file may be of any size."""
+        model = self._base.loaded.model
+        features = torch.ones(1, model.config.hidden_size, device=model.device)
+        logits = torch.zeros(1, model.config.vocab_size, device=model.device)
+        found = self._classifier.verbalizer.log_probabilities(features, logits)
+        if found.shape != (1, classes) or not bool(found.exp().isfinite().all()):
+            raise VerbalizerError(f"they give {tuple(found.shape)} finite numbers or others for {classes} classes.")
+
+    @torch.no_grad()
+    def probabilities(self, texts: Sequence[str], batch_tokens: int) -> tuple[Tensor, int]:
+        """Probabilities ``[n, C]`` of the classes, on the CPU, and how many of the texts had to be cut.
+
+        Texts go through the model shortest first, in batches of at most ``batch_tokens`` tokens, padding included.
+        """
+        rows = wrapped(self._base, self._config, self._template, texts)
+        found = [
+            (indices, self._evaluate(batch)) for indices, batch in rows_by_length(rows, batch_tokens, self._device)
+        ]
+        evaluated = torch.cat([of_batch.cpu() for _, of_batch in found])
+        probabilities = torch.empty_like(evaluated)
+        probabilities[torch.tensor([index for indices, _ in found for index in indices])] = evaluated
+        return probabilities, rows.cut
+
+    def _evaluate(self, batch: Mapping[str, Tensor]) -> Tensor:
+        features, logits = self._read_mask(batch)
+        found: Tensor = self._classifier.verbalizer.log_probabilities(features, logits).exp()
+        return found
+
+    @torch.no_grad()
+    def read(self, text: str) -> Read:
+        """Everything there is to say about one text."""
+        rows = wrapped(self._base, self._config, self._template, [text])
+        batch = {key: value.to(self._device) for key, value in rows.batch([0]).items()}
+        batch["query"] = self._template.queries(batch)
+        features, logits = self._read_mask(batch)
+        verbalizer = self._classifier.verbalizer
+        soft = hand_crafted = None
+        if isinstance(verbalizer, MixedVerbalizer):
+            soft = verbalizer.soft_log_probabilities(features).exp()[0].cpu()
+            if verbalizer.hand_crafted is not None and logits is not None:
+                hand_crafted = verbalizer.hand_crafted.process_logits(logits).exp()[0].cpu()
+        return Read(
+            probabilities=verbalizer.log_probabilities(features, logits).exp()[0].cpu(),
+            soft=soft,
+            hand_crafted=hand_crafted,
+            attention=self._template.attention_weights(batch)[0].cpu(),
+            prompt=self._template.pool(batch["query"])[0].cpu(),
+            features=features[0].cpu(),
+            truncated=rows.cut > 0,
+        )
+
+    @torch.no_grad()
+    def nearest_words(self, prompt: Tensor, count: int) -> list[list[tuple[str, float]]]:
+        """For each position of a prompt ``[L_p, d_i]``, the words whose input embeddings have the largest cosine."""
+        embedding = self._template.raw_embedding.weight
+        similarity = F.normalize(prompt.to(embedding), dim=-1) @ F.normalize(embedding, dim=-1).T  # [L_p, V]
+        hidden = [i for i in self._base.wordless_ids if i < similarity.shape[1]]
+        similarity[:, hidden] = -torch.inf
+        best = similarity.float().topk(min(count, similarity.shape[1] - len(hidden)), dim=-1)
+        with self._base.tokenizing:
+            words = [self._base.loaded.tokenizer.convert_ids_to_tokens(ids) for ids in best.indices.tolist()]
+        return [list(zip(own, values, strict=True)) for own, values in zip(words, best.values.tolist(), strict=True)]
+
+    def _read_mask(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        if self._reading is None:
+            return self._classifier.read_mask(batch)
+        with self._reading:
+            return self._classifier.read_mask(batch)
+
+
+# MERGED FROM use.scores: 'How well a classifier does on labelled texts.'
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores over a set of labelled texts.
+
+    Attributes:
+        texts: how many there are.
+        accuracy: the part that is classified as labelled.
+        macro_f1: mean over classes of the harmonic mean of precision and recall; over those that occur, as a label or
+            as a prediction.
+        classes: the classifier's.
+        confusion: ``confusion[i][j]`` texts labelled ``classes[i]`` were classified as ``classes[j]``.
+    """
+
+    texts: int
+    accuracy: float
+    macro_f1: float
+    classes: tuple[Label, ...]
+    confusion: tuple[tuple[int, ...], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "texts": self.texts,
+            "accuracy": self.accuracy,
+            "macro_f1": self.macro_f1,
+            "classes": list(self.classes),
+            "confusion_matrix": [list(row) for row in self.confusion],
+        }
+
+
+def score_on(classifier: MetaPromptClassifier, texts: Sequence[str], labels: Sequence[Label]) -> Scores:
+    """Predict ``texts`` and compare with ``labels``, which are classes of the classifier."""
+    classes = classifier.task_.classes
+    expected = np.array(list(labels))
+    predicted = classifier.predict(texts)
+    matrix = confusion_matrix(expected, predicted, labels=list(classes))
+    return Scores(
+        texts=len(expected),
+        accuracy=float((expected == predicted).mean()),
+        macro_f1=float(f1_score(expected, predicted, average="macro", zero_division=0)),
+        classes=classes,
+        confusion=tuple(tuple(int(count) for count in row) for row in matrix),
+    )

@@ -1,0 +1,92 @@
+"""The ``openprompt-meta`` command: parse, call, print.
+
+A subcommand is a module of :mod:`openprompt_meta.commands` with a function that adds its parser and names the function
+that runs it; :data:`COMMANDS` lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from openprompt_meta.cli import classifier, data, doctor, report, runs, serve, table
+from openprompt_meta.errors import OpenPromptMetaError
+from openprompt_meta.version import __version__
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["COMMANDS", "build_parser", "exit_code_of", "main"]
+
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
+    and 130 that it was interrupted.
+    """
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes no positional arguments after an option; key=value may stand anywhere.
+    if hasattr(options, "overrides") and all("=" in word and not word.startswith("-") for word in rest):
+        options.overrides += rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return exit_code_of("openprompt-meta", lambda: options.run(options))
+
+
+def exit_code_of(program: str, run: Callable[[], int]) -> int:
+    """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
+    try:
+        code = run()
+        sys.stdout.flush()  # here, where a full disk behind it can still be told
+        return code
+    except OpenPromptMetaError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except OSError as error:
+        _drop_output()
+        print(f"{program}: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _drop_output() -> None:
+    """Give up what stdout has not taken, or Python would try once more at its end and complain by itself."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every subcommand in :data:`COMMANDS`."""
+    parser = argparse.ArgumentParser(
+        prog="openprompt-meta",
+        description="Meta-learned prompt pools and representative verbalizers for OpenPrompt.",
+    )
+    parser.add_argument("--version", action="version", version=f"openprompt_meta {__version__}")
+    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for add_command in COMMANDS:
+        add_command(subparsers)
+    return parser
+
+
+COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
+    doctor.add_parser,
+    data.add_parser,
+    runs.add_parsers,
+    classifier.add_parsers,
+    serve.add_parser,
+    table.add_parser,
+    report.add_parsers,
+)

@@ -1,0 +1,256 @@
+"""``openprompt-meta data list | check SOURCE | download NAME``: tables for people, ``--json`` for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from openprompt_meta.data.checks import DROPPABLE, ERRORS, CheckReport, check, dropped
+from openprompt_meta.data.downloading import AUTHORS_FILES, download
+from openprompt_meta.data.facts import KNOWN_SETS, facts_of
+from openprompt_meta.data.loading import (
+    as_found,
+    choose_splits,
+    mismatches,
+    with_label_words,
+    word_sources,
+)
+from openprompt_meta.data.readers.files import read_layout
+from openprompt_meta.data.readers.find import DEMO, FORMATS, read_records
+from openprompt_meta.errors import DataError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_parser"]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add ``data`` with its three subcommands; each sets ``run`` to a function that returns the exit code."""
+    parser = subparsers.add_parser(
+        "data", help="list, check and download data sets", description="List, check and download data sets."
+    )
+    commands = parser.add_subparsers(title="commands", dest="data_command", metavar="COMMAND", required=True)
+
+    listing = commands.add_parser(
+        "list", help="show the data sets that are known", description="Show the known data sets."
+    )
+    listing.add_argument("--json", action="store_true", help="print the list as JSON")
+    listing.set_defaults(run=run_list)
+
+    checking = commands.add_parser(
+        "check",
+        help="look a data set over and fail on what would spoil an evaluation",
+        description="Print sizes, lengths, duplicates, overlap across splits and label words. Exits with 1 on what "
+        "would spoil an evaluation: " + "; ".join(f"{code}: {text}" for code, text in ERRORS.items()) + ".",
+    )
+    checking.add_argument("source", help="'demo', a folder or file, the name of a known set, or hf:NAME")
+    checking.add_argument("--format", choices=FORMATS, default="auto", help="what the source is (default: look at it)")
+    checking.add_argument(
+        "--name", help="what the data set is called, such as hwu64 (default: the folder's or file's name)"
+    )
+    checking.add_argument("--root", default="data", help="where named sets lie (default: %(default)s)")
+    checking.add_argument(
+        "--text-column", default="text", metavar="NAME", help="column of the texts (default: %(default)s)"
+    )
+    checking.add_argument(
+        "--label-column", default="label", metavar="NAME", help="column of the classes (default: %(default)s)"
+    )
+    checking.add_argument("--config", help="configuration of a Hugging Face data set")
+    checking.add_argument(
+        "--split",
+        default="default",
+        help="default, authors, distributional_signatures, random or a JSON file of class lists",
+    )
+    checking.add_argument(
+        "--counts", type=int, nargs=3, metavar=("TRAIN", "VALID", "TEST"), help="classes for --split random"
+    )
+    checking.add_argument("--seed", type=int, default=0, help="of --split random (default: %(default)s)")
+    checking.add_argument("--label-words", metavar="FILE", help="JSON or YAML file of label words, or 'shipped'")
+    checking.add_argument("--ways", type=int, default=5, help="classes an episode (default: %(default)s)")
+    checking.add_argument("--shots", type=int, default=5, help="support texts a class (default: %(default)s)")
+    checking.add_argument("--queries", type=int, default=15, help="query texts a class (default: %(default)s)")
+    checking.add_argument("--drop", nargs="+", default=[], choices=DROPPABLE, help="texts to leave out before looking")
+    checking.add_argument(
+        "--allow",
+        nargs="+",
+        default=[],
+        choices=tuple(ERRORS),
+        metavar="CODE",
+        help="errors to report without failing",
+    )
+    checking.add_argument("--json", action="store_true", help="print the report as JSON")
+    checking.set_defaults(run=run_check)
+
+    fetching = commands.add_parser(
+        "download",
+        help="fetch the authors' file of a data set, verified by checksum",
+        description="Fetch the authors' files, verified by checksum. A broken download leaves nothing behind.",
+    )
+    fetching.add_argument("names", nargs="+", choices=KNOWN_SETS, metavar="NAME", help=", ".join(KNOWN_SETS))
+    fetching.add_argument("--to", default="data", metavar="DIR", help="folder to put it into (default: %(default)s)")
+    fetching.add_argument(
+        "--base-url", default=AUTHORS_FILES, metavar="URL", help="a mirror of the authors' data folder"
+    )
+    fetching.add_argument(
+        "--timeout", type=float, default=30.0, metavar="S", help="seconds to wait (default: %(default)s)"
+    )
+    fetching.add_argument("--json", action="store_true", help="print the paths as JSON")
+    fetching.set_defaults(run=run_download)
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print the six sets and the demo."""
+    entries = [_demo_entry(), *map(_known_entry, KNOWN_SETS)]
+    if options.json:
+        print(json.dumps([entry._asdict() for entry in entries], indent=2, ensure_ascii=False))
+        return 0
+    rows = [
+        (
+            entry.name,
+            "/".join(map(str, entry.classes)),
+            f"{entry.samples:,}",
+            entry.words_a_text,
+            ", ".join(entry.class_lists),
+            entry.title,
+            entry.terms,
+        )
+        for entry in entries
+    ]
+    header = ["name", "classes", "samples", "words", "class lists", "what", "terms"]
+    print(_table(header, rows, right={2, 3}))
+    print("\nclasses: train/valid/test. Fetch one with `openprompt-meta data download NAME`.")
+    return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Print the report on a data set; 1 if it has errors that are not allowed."""
+    records = read_records(
+        options.source,
+        format=options.format,
+        name=options.name,
+        root=options.root,
+        text_column=options.text_column,
+        label_column=options.label_column,
+        config=options.config,
+        drop_empty="empty" in options.drop,
+    )
+    as_files = options.split == "default"
+    try:
+        dataset = choose_splits(records, options.split, counts=options.counts, seed=options.seed)
+    except DataError:
+        # A table without splits is still worth a look: its texts are then checked as one split.
+        if not as_files:
+            raise
+        dataset = as_found(records)
+    sources = word_sources(records, options.label_words)
+    dataset = dropped(with_label_words(dataset, *sources), options.drop)
+    report = check(
+        dataset,
+        ways=options.ways,
+        shots=options.shots,
+        queries=options.queries,
+        mismatches=mismatches(records) if as_files else (),
+        named={name for _, words in sources for name in words},
+        allow=options.allow,
+    )
+    print(json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else _as_text(report))
+    return 0 if report.passed else 1
+
+
+def run_download(options: argparse.Namespace) -> int:
+    """Fetch the named files."""
+    paths = {}
+    for name in options.names:
+        paths[name] = str(
+            download(name, options.to, base_url=options.base_url, timeout=options.timeout, progress=True)
+        )
+        if not options.json:
+            print(f"{paths[name]}: verified. Terms: {facts_of(name).terms}.")
+    if options.json:
+        print(json.dumps(paths, indent=2))
+    return 0
+
+
+class _Entry(NamedTuple):
+    name: str
+    title: str
+    classes: list[int]
+    samples: int
+    words_a_text: int
+    class_lists: list[str]
+    terms: str
+    note: str
+
+
+def _demo_entry() -> _Entry:
+    demo = read_layout(DEMO)
+    return _Entry(
+        name="demo",
+        title="Everyday intents (ships with the package)",
+        classes=[len(classes) for _, classes in demo.lists["default"].items()],
+        samples=len(demo.texts),
+        words_a_text=round(sum(len(text.split()) for text in demo.texts) / len(demo.texts)),
+        class_lists=list(demo.lists),
+        terms="CC0",
+        note="",
+    )
+
+
+def _known_entry(name: str) -> _Entry:
+    facts = facts_of(name)
+    return _Entry(
+        name=name,
+        title=facts.title,
+        classes=[len(classes) for _, classes in facts.split("authors").items()],
+        samples=facts.samples,
+        words_a_text=facts.words_a_text,
+        class_lists=list(facts.splits),
+        terms=facts.terms,
+        note=facts.note,
+    )
+
+
+def _as_text(report: CheckReport) -> str:
+    header = ["split", "classes", "samples", "a class", "words", "duplicates", "two labels", "in other splits"]
+    rows = [
+        [
+            row.split,
+            row.classes,
+            f"{row.samples:,}",
+            f"{row.fewest}–{row.most}" if row.fewest != row.most else row.fewest,
+            f"{row.words_mean:.0f}±{row.words_deviation:.0f}",
+            row.duplicates,
+            row.two_labels,
+            row.in_other_splits,
+        ]
+        for row in report.rows
+    ]
+    lines = [f"{report.name}: {report.provenance}", "", _table(header, rows, right=set(range(1, len(header)))), ""]
+    for finding in report.findings:
+        level = "allowed" if finding.allowed else finding.level
+        lines.append(f"{level:<7}  {finding.message} ({finding.code})")
+        lines += [f"           {example}" for example in finding.examples]
+        if finding.count > len(finding.examples):
+            lines.append("           …")
+    lines.append(
+        "passed"
+        if report.passed
+        else "failed: see the errors above; --allow CODE accepts one, --drop leaves texts out"
+    )
+    return "\n".join(lines)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]], right: set[int]) -> str:
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -1,0 +1,87 @@
+"""`openprompt-meta train | resume | test`: parse, call, print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_parsers"]
+
+EXIT_STOPPED = 130
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the three subcommands."""
+    train = subparsers.add_parser(
+        "train",
+        help="meta-train and test what a YAML describes",
+        description="Meta-train and test what a YAML describes. Run again, it goes on where it was interrupted.",
+    )
+    train.add_argument("yaml", help="a run's YAML, e.g. yamls/demo.yaml")
+    train.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. meta.shot=1 run.seeds=[0,1,2]")
+    train.set_defaults(run=_train)
+    resume = subparsers.add_parser("resume", help="go on with an interrupted run")
+    resume.add_argument("folder", metavar="RUN", help="its run folder")
+    resume.set_defaults(run=_resume)
+    test = subparsers.add_parser("test", help="evaluate a trained run on its test classes again")
+    test.add_argument("folder", metavar="RUN", help="its run folder")
+    test.add_argument("--tasks", type=int, metavar="N", help="number of tasks; as configured by default")
+    test.set_defaults(run=_test)
+    for parser in (train, resume, test):
+        parser.add_argument("--json", action="store_true", help="print the results as JSON")
+        parser.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _train(options: argparse.Namespace) -> int:
+    from openprompt_meta.config.loading import load_config
+
+    config = load_config(options.yaml, options.overrides)
+    folder = config.run.folder or Path("runs") / config.dataset.name / Path(options.yaml).stem
+    return _carry_out(options, config, folder)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from openprompt_meta.runs.run import load_run_config
+
+    return _carry_out(options, load_run_config(options.folder), options.folder)
+
+
+def _carry_out(options: argparse.Namespace, config: Any, folder: str | Path) -> int:
+    from openprompt_meta.runs.process import log_to_screen
+    from openprompt_meta.runs.run import Run
+
+    with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
+        results = Run(config, folder, show_progress=not options.quiet).train()
+    if results is None:
+        return EXIT_STOPPED
+    _print(results, options.json, folder)
+    return 0
+
+
+def _test(options: argparse.Namespace) -> int:
+    from openprompt_meta.runs.run import Run, load_run_config
+
+    run = Run(load_run_config(options.folder), options.folder, show_progress=not options.quiet)
+    results = run.test(options.tasks)
+    _print(results, options.json, options.folder)
+    return 0
+
+
+def _print(results: dict[str, Any], as_json: bool, folder: str | Path) -> None:
+    from openprompt_meta.runs.evaluation import SeedsSummary
+
+    if as_json:
+        print(json.dumps(results, indent=2))
+        return
+    setting = f"{results['dataset']}, {results['way']}-way {results['shot']}-shot, {results['model']}"
+    evaluated = "unseen classes" if results["classes"] == "test" else "validation classes"
+    for kind, values in results["test_accuracy"].items():
+        summary = SeedsSummary(**values)
+        print(f"{setting}: {kind} accuracy on {evaluated} {summary} over {summary.tasks} tasks, 95 % interval")
+    print(f"Everything is in {folder}")

@@ -1,0 +1,442 @@
+"""The packed engine: texts laid end to end through a BERT-like encoder, without padding, several tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from openprompt_meta.encoder.batching import length_groups
+from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier, at_least_float32
+from openprompt_meta.errors import ModelError
+from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.query import evaluation_mode
+
+__all__ = [
+    "SLOTS_OF_A_PASS",
+    "Group",
+    "PackedClassifier",
+    "PackedEncoder",
+    "Packing",
+    "PreparedBatches",
+    "in_passes",
+    "pack",
+    "packed_encoder",
+]
+
+# MERGED FROM model.packing: 'Texts of different lengths laid end to end, so that no work is spent on padding.'
+
+# What attending to one more group costs, in tokens that are padded instead. On a CPU next to nothing, so that rows of
+# one length make a group; on an accelerator a launch costs more than a few padded rows.
+_GROUP_COST = {"cpu": 3}
+_GROUP_COST_ELSEWHERE = 512
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are attended to together: neighbours in the packing, each ``length`` slots long."""
+
+    rows: int
+    length: int
+    keys: Tensor | None
+    """``[rows, 1, 1, length]``, true at tokens and false at padding; ``None`` if there is no padding."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots of the packing the group takes."""
+        return self.rows * self.length
+
+    def part(self, start: int, end: int) -> Group:
+        """The rows from ``start`` to before ``end``."""
+        rows = len(range(self.rows)[start:end])
+        if rows == self.rows:
+            return self
+        keys = None if self.keys is None else self.keys[start:end]
+        return Group(rows, self.length, None if keys is None or bool(keys.all()) else keys)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens of several wrapped batches stand when laid end to end, shorter rows first.
+
+    Attributes:
+        groups: the rows in the order of the packing.
+        order: ``[R]``, which row (counted over all batches) stands where.
+        place: ``[R]``, where each row stands: the inverse of ``order``.
+        tokens: ``[N]``, which of the batches' tokens (counted row by row, without padding) is in each slot.
+        columns: ``[N]``, the position of each slot in its row.
+        valid: ``[N]``, false in the few slots that are padding.
+    """
+
+    groups: tuple[Group, ...]
+    order: Tensor
+    place: Tensor
+    tokens: Tensor
+    columns: Tensor
+    valid: Tensor
+    _batches: Sequence[Mapping[str, Any]]
+
+    def flat(self, key: str) -> Tensor:
+        """What the batches hold under ``key`` (``[B, L]`` each), as the packing has it: ``[N]``."""
+        parts = [batch[key][batch["attention_mask"].bool()] for batch in self._batches]
+        return torch.cat(parts)[self.tokens]
+
+    def slots_where(self, key: str) -> Tensor:
+        """The slots in which ``key`` is above zero, row by row in the order of the packing."""
+        return ((self.flat(key) > 0) & self.valid).nonzero().flatten()
+
+
+def pack(batches: Sequence[Mapping[str, Any]], group_cost: int | None = None) -> Packing:
+    """Lay the rows of wrapped batches end to end.
+
+    Args:
+        batches: each padded on the right, with ``attention_mask`` ``[B, L]``.
+        group_cost: padded tokens that one group less is worth; by default what suits the device.
+    """
+    device: torch.device = batches[0]["attention_mask"].device
+    if group_cost is None:
+        group_cost = _GROUP_COST.get(device.type, _GROUP_COST_ELSEWHERE)
+    lengths = torch.cat([batch["attention_mask"].sum(dim=1) for batch in batches])  # [R]
+    listed = lengths.tolist()
+    members = length_groups(listed, group_cost)
+    order = torch.tensor([row for group in members for row in group], device=device)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=device)
+
+    padded = [(len(group), max(listed[row] for row in group)) for group in members]
+    room = torch.tensor([longest for rows, longest in padded for _ in range(rows)], device=device)  # slots a row
+    starts = lengths.cumsum(dim=0) - lengths  # where a row's tokens start in the batches
+    own = torch.repeat_interleave(torch.arange(len(order), device=device), room)  # the place of each slot's row
+    columns = torch.arange(len(own), device=device) - (room.cumsum(dim=0) - room)[own]
+    real = lengths[order][own]
+    valid = columns < real
+    tokens = starts[order][own] + torch.minimum(columns, real - 1)
+
+    groups, at = [], 0
+    for rows, longest in padded:
+        keys = valid[at : at + rows * longest].view(rows, 1, 1, longest)
+        groups.append(Group(rows, longest, None if bool(keys.all()) else keys))
+        at += rows * longest
+    return Packing(tuple(groups), order, place, tokens, columns, valid, batches)
+
+
+def in_passes(groups: Sequence[Group], most_slots: int) -> Iterator[list[Group]]:
+    """The rows of the groups in their order, divided into passes of at most ``most_slots`` slots or one row each."""
+    taken: list[Group] = []
+    room = most_slots
+    for group in groups:
+        start = 0
+        while start < group.rows:
+            rows = room // group.length
+            if rows < 1 and taken:
+                yield taken
+                taken, room = [], most_slots
+                continue
+            part = group.part(start, start + max(1, rows))
+            taken.append(part)
+            room -= part.slots
+            start += part.rows
+    if taken:
+        yield taken
+
+
+# MERGED FROM model.packed_encoder: "A BERT-like encoder run over texts laid end to end, for what it says at the [MASK] alone.\n\nThe same weights and the same mathematics as transformers' own forward pass, with less work: linear layers see no\npadding, and the last layer, of which only the [MASK] is looked at, computes keys and values for every token but all\nthe rest for that one position."
+
+# How many slots go through all layers before the next do, by type of device. On a CPU few enough that much of what a
+# layer has written is still in the cache when the next one reads it (with MiniLM 2048 to 8192 did about equally well);
+# elsewhere all at once, because an accelerator gains by larger passes.
+SLOTS_OF_A_PASS = {"cpu": 4096}
+
+# By these parts BERT, RoBERTa, ELECTRA and their descendants are known.
+_PARTS_OF_A_LAYER = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "attention.output.LayerNorm",
+    "intermediate.dense",
+    "intermediate.intermediate_act_fn",
+    "output.dense",
+    "output.LayerNorm",
+)
+
+
+class PackedEncoder:
+    """What a BERT-like encoder says at the [MASK] of packed texts.
+
+    Dropout is not applied: it is for encoders in evaluation mode. Use :func:`packed_encoder` to get one, which knows
+    whether a model is of that kind.
+
+    Args:
+        encoder: the model's encoder.
+        compiled: let ``torch.compile`` fuse what comes after attention in each layer.
+    """
+
+    def __init__(self, encoder: Any, compiled: bool = False) -> None:
+        self._encoder = encoder
+        self._after_attention = torch.compile(_after_attention, dynamic=True) if compiled else _after_attention
+        self._layers: Sequence[Any] = list(self._encoder.encoder.layer)
+        self._num_heads: int = self._encoder.config.num_attention_heads
+        self._eager: bool = getattr(self._encoder.config, "_attn_implementation", "eager") == "eager"
+        positions = self._encoder.embeddings.position_embeddings
+        # RoBERTa counts positions from behind the padding's id.
+        self._first_position = 0 if positions.padding_idx is None else positions.padding_idx + 1
+
+    def word_embeddings(self, token_ids: Tensor) -> Tensor:
+        """Input embeddings ``[N, d_i]`` of tokens ``[N]``."""
+        embedded: Tensor = self._encoder.get_input_embeddings()(token_ids)
+        return embedded
+
+    def embed(self, embeds: Tensor, columns: Tensor, token_types: Tensor | None = None) -> Tensor:
+        """What enters the first layer, ``[N, d]``: embeddings ``[N, d_i]`` with their positions, normalised.
+
+        Args:
+            embeds: of tokens or of prompts.
+            columns: ``[N]``, positions in the text, from 0.
+            token_types: ``[N]``; 0 everywhere by default.
+        """
+        embedded: Tensor = self._encoder.embeddings(
+            inputs_embeds=embeds.unsqueeze(0),
+            position_ids=(columns + self._first_position).unsqueeze(0),
+            token_type_ids=(torch.zeros_like(columns) if token_types is None else token_types).unsqueeze(0),
+        )
+        if hasattr(self._encoder, "embeddings_project"):  # ELECTRA's embeddings are narrower than its layers
+            embedded = self._encoder.embeddings_project(embedded)
+        return embedded.squeeze(0)
+
+    def at_slots(self, embedded: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:
+        """The last layer's output at one slot of every row, ``[R, d]``.
+
+        Args:
+            embedded: ``[N, d]`` from :meth:`embed`, in the order of a packing.
+            groups: of that packing.
+            slots: ``[R]``, the slot to look at in each row, in the order of the packing.
+        """
+        passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
+        sizes = [sum(group.slots for group in one) for one in passes]
+        rows = [sum(group.rows for group in one) for one in passes]
+        starts = [0, *accumulate(sizes[:-1])]
+        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=True)
+        return torch.cat([self._pass(part, one, own - start) for part, one, own, start in parts])
+
+    def _pass(self, hidden: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:
+        """All layers over some of the rows."""
+        for layer in self._layers[:-1]:
+            hidden = self._layer(layer, hidden, hidden, groups, [group.length for group in groups])
+        return self._layer(self._layers[-1], hidden[slots], hidden, groups, [1] * len(groups))
+
+    def at_mask(self, batch: Mapping[str, Any]) -> Tensor:
+        """What a wrapped batch of plain tokens says at its [MASK]s, ``[B, d]``: for texts without a prompt."""
+        packing = pack([batch])
+        types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
+        embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
+        return self.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))[packing.place]
+
+    def _layer(
+        self, layer: Any, asking: Tensor, answering: Tensor, groups: Sequence[Group], asking_lengths: Sequence[int]
+    ) -> Tensor:
+        """One transformer layer for the slots of ``asking``, which attend to those of ``answering``."""
+        attention = layer.attention.self
+        queries = attention.query(asking).split(
+            [group.rows * length for group, length in zip(groups, asking_lengths, strict=True)]
+        )
+        keys = attention.key(answering).split([group.slots for group in groups])
+        values = attention.value(answering).split([group.slots for group in groups])
+        # split, not slices: the gradient of a slice is as large as what it was cut from.
+        parts = zip(queries, keys, values, groups, strict=True)
+        context = torch.cat([self._attend(query, key, value, group) for query, key, value, group in parts])
+        return self._after_attention(layer, context, asking)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, group: Group) -> Tensor:
+        queries, keys, values = (
+            part.view(group.rows, -1, self._num_heads, part.shape[-1] // self._num_heads).transpose(1, 2)
+            for part in (query, key, value)
+        )  # [rows, heads, length, size]
+        if self._eager:
+            scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
+            if group.keys is not None:
+                scores = scores.masked_fill(~group.keys, torch.finfo(scores.dtype).min)
+            attended = scores.softmax(dim=-1) @ values
+        else:
+            attended = F.scaled_dot_product_attention(queries, keys, values, group.keys)
+        joined: Tensor = attended.transpose(1, 2).reshape(query.shape)
+        return joined
+
+
+def _after_attention(layer: Any, context: Tensor, asking: Tensor) -> Tensor:
+    """The rest of a layer, position by position."""
+    joined = layer.attention.output
+    hidden = joined.LayerNorm(joined.dense(context) + asking)
+    widened = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
+    output: Tensor = layer.output.LayerNorm(layer.output.dense(widened) + hidden)
+    return output
+
+
+def packed_encoder(model: nn.Module, compiled: bool = False) -> PackedEncoder | None:
+    """A :class:`PackedEncoder` with a model's weights, or ``None`` if the model is not of that kind.
+
+    A model that looks like one is compared with its own forward pass on two short texts before it is trusted.
+    """
+    encoder: Any = getattr(model, "base_model", model)
+    layers = getattr(getattr(encoder, "encoder", None), "layer", None)
+    embeddings = getattr(encoder, "embeddings", None)
+    if not layers or not hasattr(embeddings, "position_embeddings"):
+        return None
+    if not all(_has_part(layer, part) for layer in layers for part in _PARTS_OF_A_LAYER):
+        return None
+    packed = PackedEncoder(encoder, compiled)
+    return packed if _agrees(packed, encoder) else None
+
+
+def _has_part(layer: nn.Module, path: str) -> bool:
+    part: Any = layer
+    for name in path.split("."):
+        part = getattr(part, name, None)
+    return part is not None
+
+
+@torch.no_grad()
+def _agrees(packed: PackedEncoder, encoder: Any) -> bool:
+    device = next(encoder.parameters()).device
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], device=device)
+    token_ids = torch.arange(2, 12, device=device).view(2, 5) % encoder.get_input_embeddings().num_embeddings
+    batch = {"input_ids": token_ids, "attention_mask": mask, "loss_ids": torch.zeros_like(mask)}
+    batch["loss_ids"][0, 3] = batch["loss_ids"][1, 1] = 1
+    with evaluation_mode(encoder):
+        expected = encoder(token_ids, attention_mask=mask).last_hidden_state[batch["loss_ids"] > 0]
+        try:
+            found = packed.at_mask(batch)
+        except (TypeError, RuntimeError):
+            return False
+    tolerance = 5e-2 if expected.dtype in (torch.bfloat16, torch.float16) else 1e-4
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+# MERGED FROM model.packed_classifier: 'The fast path: several batches, each with its own pool, together through a BERT-like encoder without padding.'
+
+
+@dataclass(frozen=True)
+class PreparedBatches:
+    """Batches laid end to end, with all computed that neither the prompts nor tuning can change.
+
+    Attributes:
+        token_ids: ``[N]``; anything where the prompts go.
+        columns: ``[N]``, positions in the texts.
+        token_types: ``[N]`` if the batches have any.
+        embedded: ``[N, d]``, what enters the first layer, likewise; ``None`` if the embeddings are being tuned.
+        groups: of the packing.
+        order: ``[R]``, which row (counted over the batches) stands where.
+        place: ``[R]``, its inverse.
+        mask_slots: ``[R]``, where each row's [MASK] is, in the order of the packing.
+        prompt_slots: ``[R · L_p]``, where the prompts go, likewise.
+        queries: ``[B, d_o]`` of each batch, none if there are no prompts to mix; ``None`` if who answers is tuned.
+        batches: what was laid out.
+    """
+
+    token_ids: Tensor
+    columns: Tensor
+    token_types: Tensor | None
+    embedded: Tensor | None
+    groups: tuple[Group, ...]
+    order: Tensor
+    place: Tensor
+    mask_slots: Tensor
+    prompt_slots: Tensor
+    queries: tuple[Tensor, ...] | None
+    batches: Sequence[Mapping[str, Any]]
+
+
+class PackedClassifier(MaskOnlyClassifier):
+    """``MaskOnlyClassifier`` for BERT-like encoders in evaluation mode.
+
+    Texts are laid end to end without padding, and the last layer runs at the [MASK] alone. Tokens of a frozen encoder
+    are embedded once for any number of readings, those of a tuned one in each. Reading changes nothing in the
+    template or the classifier.
+
+    Takes what ``PromptForClassification`` takes, and ``compiled`` to have ``torch.compile`` fuse parts of the layers.
+
+    Raises:
+        ModelError: for a language model that is not of that kind.
+    """
+
+    def __init__(self, *args: Any, compiled: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        encoder = packed_encoder(self.plm, compiled)
+        if encoder is None:
+            raise ModelError(
+                f"{type(self.plm).__name__} is not built as BERT is, which PackedClassifier needs. Use "
+                "MaskOnlyClassifier."
+            )
+        self._packed_encoder = encoder
+
+    @torch.no_grad()
+    def prepare(self, batches: Sequence[Mapping[str, Any]]) -> PreparedBatches:
+        """The batches laid end to end, to be read any number of times."""
+        packing = pack(batches)
+        token_ids, columns = packing.flat("input_ids"), packing.columns
+        types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
+        prompt_slots = packing.slots_where("soft_token_ids")
+        asking = batches if len(prompt_slots) else ()
+        tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
+        return PreparedBatches(
+            token_ids=token_ids,
+            columns=columns,
+            token_types=types,
+            embedded=None if tuned else self._embedded_words(token_ids, columns, types),
+            groups=packing.groups,
+            order=packing.order,
+            place=packing.place,
+            mask_slots=packing.slots_where("loss_ids"),
+            prompt_slots=prompt_slots,
+            queries=None if tuned else tuple(self._queries(batch) for batch in asking),
+            batches=batches,
+        )
+
+    def _embedded_prompts(self, prepared: PreparedBatches, pools: Sequence[PromptPool], dtype: torch.dtype) -> Tensor:
+        """Each text's own mixture of its pool's prompts, as it enters the first layer, ``[R · L_p, d]``."""
+        queries = prepared.queries
+        if queries is None:
+            queries = tuple(self.template.pool_queries(batch) for batch in prepared.batches)
+        mixed = torch.cat([pool(query) for pool, query in zip(pools, queries, strict=True)])
+        mixed = mixed[prepared.order].flatten(0, 1).to(dtype)
+        slots, types = prepared.prompt_slots, prepared.token_types
+        return self._packed_encoder.embed(mixed, prepared.columns[slots], None if types is None else types[slots])
+
+    def _embedded_words(self, token_ids: Tensor, columns: Tensor, types: Tensor | None) -> Tensor:
+        return self._packed_encoder.embed(self._packed_encoder.word_embeddings(token_ids), columns, types)
+
+    def _queries(self, batch: Mapping[str, Any]) -> Tensor:
+        """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""
+        template = self.template
+        if template.pool.num_prompts == 1 or "query" in batch or template.query_function.frozen_copy:
+            given: Tensor = template.pool_queries(batch)
+            return given
+        inputs, is_mask = template.without_pool(batch)
+        return self._packed_encoder.at_mask({**inputs, "loss_ids": is_mask.long()}).to(template.pool.keys.dtype)
+
+    def encode(
+        self, prepared: PreparedBatches, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None
+    ) -> list[EncoderOutput]:
+        """What the language model says at the [MASK] of each text of each batch, all of them together."""
+        verbalizers = [self.verbalizer] * len(pools) if verbalizers is None else verbalizers
+        hidden = prepared.embedded
+        if hidden is None:
+            hidden = self._embedded_words(prepared.token_ids, prepared.columns, prepared.token_types)
+        if len(prepared.prompt_slots):
+            prompts = self._embedded_prompts(prepared, pools, hidden.dtype)
+            hidden = hidden.index_copy(0, prepared.prompt_slots, prompts)
+        features = self._packed_encoder.at_slots(hidden, prepared.groups, prepared.mask_slots)[prepared.place]
+        parts = features.split([len(batch["input_ids"]) for batch in prepared.batches])
+        return [
+            at_least_float32(part, self._logits(part, verbalizer))
+            for part, verbalizer in zip(parts, verbalizers, strict=True)
+        ]
+
+    def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
+        (reading,) = self.encode(self.prepare([batch]), [self.template.pool], [verbalizer])
+        return reading

@@ -1,0 +1,178 @@
+"""The inner loop: what is done inside a task (paper, Algorithm 2, steps 3 to 12), for several tasks side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openprompt_meta.encoder.classifier import EncoderOutput, MaskClassifier, matmul_precision
+from openprompt_meta.errors import NotFiniteError
+from openprompt_meta.learners.task import Task
+from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+
+__all__ = ["InnerLoop", "TaskBatch", "task_randomness"]
+
+
+@contextmanager
+def task_randomness(seed: int, task: Task) -> Iterator[None]:
+    """Randomness inside that depends on the run's seed and the task alone, and leaves torch's own state as it was.
+
+    Dropout and the random start of a task's label embeddings are then the same whatever was done before, which is
+    what lets an interrupted run resume to the same bits.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed * 1_000_003 + task.index)
+        yield
+
+
+@dataclass
+class InnerLoop:
+    """Adapts pools to the support sets of tasks, and evaluates their query sets with them.
+
+    Attributes:
+        classifier: the language model with template and verbalizer.
+        loss: mean or sum over the examples of a set.
+        label_embeddings: at the meta step and in prediction, ``adapted`` fits the verbalizer to the support set as the
+            adapted pool shows it; ``last_inner_step`` keeps the fit of the last inner step.
+        detach_last_fit: for ``last_inner_step``, drop the gradient through that fit (first-order learning does).
+        seed: of whatever is random inside a task.
+        tokens_at_once: tasks go through the language model side by side as long as their support sets have no more
+            tokens than this together; 0 takes one task at a time.
+        products: what the language model's matrix products are computed in, its weights being in float32.
+    """
+
+    classifier: MaskClassifier
+    loss: Literal["mean", "sum"] = "mean"
+    label_embeddings: Literal["adapted", "last_inner_step"] = "adapted"
+    detach_last_fit: bool = True
+    seed: int = 0
+    tokens_at_once: int = 0
+    products: torch.dtype = torch.float32
+    _verbalizers: list[EpisodicVerbalizer] = field(default_factory=list, repr=False)
+
+    def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """The tasks in their order, as many together as go through the language model side by side."""
+        group: list[Task] = []
+        tokens = 0
+        for task in tasks:
+            own = int(task.support["attention_mask"].sum())
+            if group and tokens + own > self.tokens_at_once:
+                yield group
+                group, tokens = [], 0
+            group.append(task)
+            tokens += own
+        if group:
+            yield group
+
+    def encode(
+        self, prepared: Any, pools: Sequence[PromptPool], verbalizers: Sequence[EpisodicVerbalizer]
+    ) -> list[EncoderOutput]:
+        """What the language model says at the [MASK]s of batches that were laid out."""
+        with matmul_precision(self.products, self.classifier.plm.device):
+            return self.classifier.encode(prepared, pools, verbalizers)
+
+    def open(self, tasks: Sequence[Task]) -> TaskBatch:
+        """Begin tasks: lay out their texts, and tell a verbalizer of each of its classes."""
+        if not self._verbalizers:
+            self._verbalizers.append(self.classifier.verbalizer)
+        while len(self._verbalizers) < len(tasks):
+            self._verbalizers.append(self._verbalizers[0].clone())
+        verbalizers = self._verbalizers[: len(tasks)]
+        for task, verbalizer in zip(tasks, verbalizers, strict=True):
+            with task_randomness(self.seed, task):
+                verbalizer.begin_task(task.classes, task.label_words)
+        return TaskBatch(self, tasks, verbalizers)
+
+
+class TaskBatch:
+    """Tasks that are being learned side by side, with a verbalizer each.
+
+    Attributes:
+        tasks: the tasks.
+        verbalizers: theirs.
+
+    The verbalizers belong to the inner loop: opening other tasks ends these.
+    """
+
+    def __init__(self, learner: InnerLoop, tasks: Sequence[Task], verbalizers: Sequence[EpisodicVerbalizer]) -> None:
+        self.tasks = tasks
+        self._learner = learner
+        self.verbalizers = verbalizers
+
+    def apart(self) -> TaskBatch:
+        """The same tasks with copies of the verbalizers, so that what is fitted there changes nothing here."""
+        return TaskBatch(self._learner, self.tasks, [verbalizer.clone() for verbalizer in self.verbalizers])
+
+    @cached_property
+    def _support(self) -> Any:
+        return self._learner.classifier.prepare([task.support for task in self.tasks])
+
+    def support_losses(self, pools: Sequence[PromptPool], step: int = 0) -> list[Tensor]:
+        """-log P of each support set under its pool, the verbalizer being fitted to it on the way.
+
+        Args:
+            pools: one for each task.
+            step: how many steps the pools have been adapted by, for messages.
+
+        Raises:
+            NotFiniteError: a loss is not a number, with the task's index and the step.
+        """
+        readings = self._learner.encode(self._support, pools, self.verbalizers)
+        losses = []
+        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=True):
+            loss = self._support_loss(task, verbalizer, reading)
+            _require_finite(loss, task, f"inner step {step + 1}")
+            losses.append(loss)
+        return losses
+
+    def _support_loss(self, task: Task, verbalizer: EpisodicVerbalizer, reading: EncoderOutput) -> Tensor:
+        labels = task.support["label"]
+        verbalizer.fit_support(reading.features, reading.logits, labels)
+        log_probabilities = verbalizer.support_log_probabilities(reading.features, reading.logits)
+        if self._learner.label_embeddings == "last_inner_step" and self._learner.detach_last_fit:
+            verbalizer.detach_fit()
+        return F.nll_loss(log_probabilities, labels, reduction=self._learner.loss)
+
+    def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:
+        """Give log P of each query set's classes, ``[n, C]``, under pools adapted by ``steps_taken`` steps."""
+        learner, tasks, verbalizers = self._learner, self.tasks, self.verbalizers
+        queries = [task.query for task in tasks]
+        if learner.label_embeddings == "adapted" or steps_taken == 0:
+            both = learner.classifier.prepare([*(task.support for task in tasks), *queries])
+            readings = learner.encode(both, [*pools, *pools], [*verbalizers, *verbalizers])
+            for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
+                verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
+            readings = readings[len(tasks) :]
+        else:
+            readings = learner.encode(learner.classifier.prepare(queries), pools, verbalizers)
+        return [
+            verbalizer.log_probabilities(reading.features, reading.logits)
+            for verbalizer, reading in zip(verbalizers, readings, strict=True)
+        ]
+
+    def query_losses(self, log_probabilities: Sequence[Tensor]) -> list[Tensor]:
+        """-log P of each query set, from what :meth:`query_log_probabilities` gave."""
+        losses = []
+        for task, predicted in zip(self.tasks, log_probabilities, strict=True):
+            loss = F.nll_loss(predicted, task.query["label"], reduction=self._learner.loss)
+            _require_finite(loss, task, "the query loss")
+            losses.append(loss)
+        return losses
+
+
+def _require_finite(loss: Tensor, task: Task, where: str) -> None:
+    value = loss.item()
+    if not math.isfinite(value):
+        raise NotFiniteError(
+            f"Task {task.index}: {where} is {value}. The last checkpoint is as it was. Lower inner_lr (or "
+            "outer_lr if it grew over many iterations), or look at the task's texts."
+        )

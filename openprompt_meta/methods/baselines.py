@@ -1,0 +1,207 @@
+"""What a user would do instead: classifiers of frozen features, and an encoder tuned in each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
+from openprompt_meta.learners.baselines import (
+    ContrastiveLearner,
+    FeatureLearner,
+    Fit,
+    HeadLearner,
+    class_means,
+    logistic_regression,
+    mean_pooled,
+    nearest_neighbours,
+)
+from openprompt_meta.learners.task import TaskLearner
+from openprompt_meta.methods.building import pool_template, task_sources
+from openprompt_meta.methods.language_model import build_texts, own_copy, parameters_of, product_precision
+from openprompt_meta.methods.method import Method
+
+__all__ = [
+    "BareTexts",
+    "MaskFeatures",
+    "MeanFeatures",
+    "build_contrastive",
+    "build_fine_tuning",
+    "build_logistic_regression",
+    "build_mask_prototypes",
+    "build_mean_prototypes",
+    "build_nearest_neighbours",
+]
+
+# MERGED FROM methods.bare_texts: 'Texts without any template, and fixed features of texts, for methods that do not prompt.'
+
+
+class BareTexts:
+    """Texts as the tokenizer gives them.
+
+    Args:
+        texts: the texts.
+        loaded: whose tokenizer.
+        max_length: in tokens; longer texts are cut.
+    """
+
+    def __init__(self, texts: Sequence[str], loaded: LoadedMLM, max_length: int) -> None:
+        self._texts = texts
+        self._loaded = loaded
+        self._max_length = max_length
+
+    def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """``input_ids`` and what else the encoder takes, ``[B, L]`` with ``L`` the longest of them, and ``label``."""
+        encoded: Any = self._loaded.tokenizer(
+            [self._texts[index] for index in indices],
+            truncation=True,
+            max_length=self._max_length,
+            padding=True,
+            return_tensors="pt",
+        )
+        return _labelled(dict(encoded), labels, self._loaded)
+
+
+class MeanFeatures:
+    """Hidden states of the bare text averaged over its tokens, as sentence encoders do; kept once computed.
+
+    Args:
+        texts: the texts.
+        loaded: the frozen language model.
+        max_length: in tokens; longer texts are cut.
+    """
+
+    def __init__(self, texts: Sequence[str], loaded: LoadedMLM, max_length: int) -> None:
+        self._bare = BareTexts(texts, loaded, max_length)
+        self._loaded = loaded
+        self._known: dict[int, Tensor] = {}
+
+    def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """``features`` ``[B, d_o]`` and ``label``."""
+        features = torch.cat([self._feature(index) for index in indices])
+        return _labelled({"features": features}, labels, self._loaded)
+
+    @torch.no_grad()
+    def _feature(self, index: int) -> Tensor:
+        # One text at a time: the last bits then do not depend on which tasks were evaluated before.
+        if index not in self._known:
+            self._known[index] = mean_pooled(self._loaded.model.base_model, self._bare.batch([index])).float()
+        return self._known[index]
+
+
+class MaskFeatures:
+    """The [MASK]'s hidden states under the template without the pool: the pool's own query vectors.
+
+    Args:
+        texts: wrapped, with their queries.
+        loaded: the frozen language model.
+    """
+
+    def __init__(self, texts: TokenizedTexts | OpenPromptTexts, loaded: LoadedMLM) -> None:
+        self._texts = texts
+        self._loaded = loaded
+
+    def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """``features`` ``[B, d_o]`` and ``label``."""
+        return _labelled({"features": self._texts.queries(indices)}, labels, self._loaded)
+
+
+def _labelled(batch: dict[str, Tensor], labels: Sequence[int] | None, loaded: LoadedMLM) -> dict[str, Tensor]:
+    if labels is not None:
+        batch["label"] = torch.tensor(list(labels))
+    return {key: value.to(loaded.model.device) for key, value in batch.items()}
+
+
+# MERGED FROM methods.frozen_features: 'What a user would do instead, on the same frozen encoder: a classifier of its features, with no training at all.'
+
+
+def build_mask_prototypes(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """Class means of the [MASK]'s features; arguments as for ``registry.build_method``."""
+    template = pool_template(config, loaded, dataset, seed)
+    sources = task_sources(
+        config,
+        dataset,
+        seed,
+        lambda texts: MaskFeatures(build_texts(config, loaded, texts, template, show_progress), loaded),
+    )
+    return Method(FeatureLearner(class_means()), sources, num_parameters=0, eval_steps=0)
+
+
+def build_mean_prototypes(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """Class means of mean-pooled features."""
+    return _of_mean_features(config, loaded, dataset, seed, class_means(), 0)
+
+
+def build_logistic_regression(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """A logistic regression of mean-pooled features."""
+    weights = config.meta.way * (loaded.model.config.hidden_size + 1)
+    return _of_mean_features(
+        config, loaded, dataset, seed, logistic_regression(config.logistic_regression.strength), weights
+    )
+
+
+def build_nearest_neighbours(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """The nearest neighbours among mean-pooled features."""
+    neighbours = config.nearest_neighbours.neighbours or config.meta.shot
+    return _of_mean_features(config, loaded, dataset, seed, nearest_neighbours(neighbours), 0)
+
+
+def _of_mean_features(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, fit: Fit, num_parameters: int
+) -> Method:
+    sources = task_sources(
+        config, dataset, seed, lambda texts: MeanFeatures(texts, loaded, config.dataset.max_seq_length)
+    )
+    return Method(FeatureLearner(fit), sources, num_parameters, eval_steps=0)
+
+
+# MERGED FROM methods.encoder_tuning: 'What a user would do instead, on an encoder tuned in each task: a classification head, or contrastive pairs.'
+
+
+def build_fine_tuning(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """The encoder and a linear head; arguments as for ``registry.build_method``."""
+    section = config.fine_tuning
+    loaded = own_copy(loaded)
+    learner = HeadLearner(loaded.model.base_model, section.lr, section.head_lr, **_common(config, seed))
+    return _method(config, loaded, dataset, seed, learner, section.steps)
+
+
+def build_contrastive(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """The encoder on pairs of texts, and a logistic regression of its features."""
+    section = config.contrastive
+    loaded = own_copy(loaded)
+    fit = logistic_regression(config.logistic_regression.strength)
+    learner = ContrastiveLearner(loaded.model.base_model, section.lr, fit, section.pairs, **_common(config, seed))
+    return _method(config, loaded, dataset, seed, learner, section.steps)
+
+
+def _common(config: RunConfig, seed: int) -> dict[str, Any]:
+    return {"seed": seed, "dropout": config.plm.dropout, "products": product_precision(config)}
+
+
+def _method(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, learner: TaskLearner, steps: int
+) -> Method:
+    sources = task_sources(
+        config, dataset, seed, lambda texts: BareTexts(texts, loaded, config.dataset.max_seq_length)
+    )
+    encoder = sum(parameter.numel() for parameter in parameters_of(loaded.model.base_model))
+    return Method(learner, sources, encoder + config.meta.way * (loaded.model.config.hidden_size + 1), steps)

@@ -1,0 +1,120 @@
+"""What methods that prompt have in common: template, verbalizer, inner loop, meta-learner, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
+from openprompt_meta.learners.adapters import Adapter
+from openprompt_meta.learners.inner import InnerLoop
+from openprompt_meta.learners.meta import (
+    BmgLearner,
+    GradientLearner,
+    MamlLearner,
+    ReptileLearner,
+)
+from openprompt_meta.learners.optim import new_optimizer
+from openprompt_meta.methods.language_model import product_precision
+from openprompt_meta.methods.method import TaskSource, Texts
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+from openprompt_meta.verbalizers.declarations import verbalizer_classes
+
+__all__ = ["inner_loop", "meta_learner", "pool_template", "task_sources", "verbalizer_of"]
+
+
+def pool_template(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, **others: Any
+) -> PromptPoolTemplate:
+    """The template of the configuration's section, with ``others`` in place of what stands there."""
+    # What the prompts start from must not know the classes they will be tested on.
+    words = {name: dataset.label_words[name] for name in dataset.train.classes if name in dataset.label_words}
+    settings = {**asdict(config.prompt_pool_template), "label_words": words, **others}
+    template: PromptPoolTemplate = PromptPoolTemplate(
+        loaded.model, loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
+    ).to(loaded.model.device)
+    return template
+
+
+def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVerbalizer:
+    """The chosen verbalizer; classes and their words come with each task."""
+    settings: dict[str, Any] = asdict(getattr(config, config.verbalizer))
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # for a verbalizer that starts at random
+        verbalizer: EpisodicVerbalizer = verbalizer_classes()[config.verbalizer](
+            tokenizer=loaded.tokenizer, model=loaded.model, **settings
+        )
+    return verbalizer
+
+
+def inner_loop(config: RunConfig, classifier: MaskClassifier, seed: int, tokens_at_once: int = 0) -> InnerLoop:
+    """What is done inside a task."""
+    meta = config.meta
+    return InnerLoop(
+        classifier,
+        meta.loss,
+        meta.label_embeddings,
+        meta.first_order,
+        seed,
+        tokens_at_once,
+        products=product_precision(config),
+    )
+
+
+def meta_learner(
+    config: RunConfig,
+    learned: nn.Module,
+    base: InnerLoop,
+    adapter: Adapter,
+    groups: Sequence[Mapping[str, Any]] | None = None,
+) -> GradientLearner:
+    """The outer loop that ``meta.learner`` names.
+
+    Args:
+        config: the run.
+        learned: what it learns.
+        base: what is done inside a task.
+        adapter: how tasks adapt what is learned.
+        groups: for the optimiser, if not all parameters are learned at ``meta.outer_lr``.
+    """
+    meta = config.meta
+    parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
+    optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
+    common: dict[str, Any] = {"inner_steps": meta.inner_steps, "adapter": adapter}
+    if meta.learner == "bmg":
+        return BmgLearner(learned, base, optimizer, target_steps=meta.bmg_steps, **common)
+    kind = ReptileLearner if meta.learner == "reptile" else MamlLearner
+    return kind(learned, base, optimizer, **common)
+
+
+def task_sources(
+    config: RunConfig, dataset: TextDataset, seed: int, encode: Callable[[Sequence[str]], Texts]
+) -> dict[str, TaskSource]:
+    """The tasks of every split, which depend on data, sizes and seed alone: all methods see the same ones.
+
+    With ``meta.test_classes: valid`` those of the test are of the validation classes.
+
+    Args:
+        config: the run.
+        dataset: the texts.
+        seed: of the tasks.
+        encode: the texts of a split in the form that the method's learner takes.
+    """
+    meta = config.meta
+    splits = (dataset.train, dataset.valid, *([dataset.test] if meta.test_classes == "test" else []))
+    sources = {
+        split.name: TaskSource(
+            EpisodeSampler(split, meta.way, meta.shot, meta.query, seed), encode(split.texts), dataset.label_words
+        )
+        for split in splits
+    }
+    return {**sources, "test": sources[meta.test_classes]}

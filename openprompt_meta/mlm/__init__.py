@@ -1,7 +1,0 @@
-"""Making `minilm-mlm`: the packaged encoder brought back to predicting words, kept as a small difference.
-
-`runners/fit_mlm.py` runs it. Text is prepared (``wiki_text``, ``corpus``), words are hidden (``masking``), the model
-learns a low-rank update and a vocabulary head (``low_rank``, ``training``), is judged on text it never saw
-(``judging``), and what it learned is written as a difference (``difference``), which
-:mod:`openprompt_meta.model.minilm_mlm` adds to the encoder at load.
-"""

@@ -1,0 +1,42 @@
+"""The names under which OpenPrompt finds our classes, in a YAML and in `load_template`, `load_verbalizer`, `load_plm`."""
+
+from __future__ import annotations
+
+from openprompt.data_utils import PROCESSORS
+from openprompt.plms import _MODEL_CLASSES, ModelClass
+from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
+
+from openprompt_meta.encoder.loading import load_model, load_model_config, load_tokenizer
+from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
+from openprompt_meta.openprompt_runs.processor import PROCESSOR_CLASSES
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.declarations import verbalizer_classes
+
+__all__ = ["register"]
+
+
+class _Config:
+    from_pretrained = staticmethod(load_model_config)
+
+
+class _Tokenizer:
+    from_pretrained = staticmethod(load_tokenizer)
+
+
+class _Model:
+    from_pretrained = staticmethod(load_model)
+
+
+def register() -> None:
+    """Enter our classes into OpenPrompt's tables; doing it twice changes nothing.
+
+    ``proto_verbalizer`` and ``manual_verbalizer`` replace OpenPrompt's own: subclasses that predict the same where
+    those run.
+    """
+    TEMPLATE_CLASS["prompt_pool_template"] = PromptPoolTemplate
+    VERBALIZER_CLASS.update(verbalizer_classes())
+    # OpenPrompt asks each of three classes in turn; the table's types are whatever has a from_pretrained.
+    _MODEL_CLASSES["mlm"] = ModelClass(
+        config=_Config, tokenizer=_Tokenizer, model=_Model, wrapper=MaskedLMTokenizerWrapper
+    )
+    PROCESSORS.update(PROCESSOR_CLASSES)

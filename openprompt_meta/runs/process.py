@@ -1,0 +1,206 @@
+"""The process of a run: its log, TensorBoard events, threads, memory, and a request to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+__all__ = [
+    "StopRequest",
+    "keep_freed_memory",
+    "log_file",
+    "log_to_screen",
+    "set_threads",
+    "tensorboard_writer",
+    "usable_processors",
+]
+
+# MERGED FROM runs.logs: "A run's log: to its folder in any case, and to the screen between progress bars if asked for."
+
+_OURS = logging.getLogger("openprompt_meta")
+
+
+@contextlib.contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Append what this package logs to a file inside the block, as far as the disk has room for it."""
+    handler = _PatientFileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    with _handled(handler, logging.INFO):
+        yield
+
+
+@contextlib.contextmanager
+def log_to_screen(level: int) -> Iterator[None]:
+    """Show what this package logs on stderr inside the block, above any progress bar."""
+    handler = _AboveBars(level)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    with _handled(handler, level):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(handler: logging.Handler, level: int) -> Iterator[None]:
+    before = _OURS.level
+    _OURS.addHandler(handler)
+    _OURS.setLevel(min(level, before or level))
+    try:
+        yield
+    finally:
+        _OURS.setLevel(before)
+        _OURS.removeHandler(handler)
+        handler.close()
+
+
+class _AboveBars(logging.Handler):
+    """tqdm's own redirection forgets a handler's level, and with it what the user does not want to see."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a screen that was closed
+            tqdm.write(self.format(record), sys.stderr)
+
+
+class _PatientFileHandler(logging.FileHandler):
+    """A log that cannot be written is said once, on the screen, and is no reason to end a run."""
+
+    failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        if not self.failed:
+            self.failed = True
+            error = sys.exc_info()[1]
+            # Not to the log itself, which would come back here.
+            tqdm.write(f"{self.baseFilename} cannot be written: {error}. The run goes on without it.", sys.stderr)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # what could not be written cannot be flushed either
+            super().close()
+
+
+# MERGED FROM runs.tensorboard: 'TensorBoard events, on request.'
+
+
+@contextmanager
+def tensorboard_writer(folder: Path, wanted: bool, done: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes a record's numbers as TensorBoard scalars under its kind, or does nothing.
+
+    Args:
+        folder: of the seed.
+        wanted: whether to write anything.
+        done: iterations that a resumed run does not do again; later ones replace what an earlier try wrote.
+    """
+    if not wanted:
+        yield lambda record: None
+        return
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+
+    def write(record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if isinstance(value, float):
+                writer.add_scalar(f"{record['kind']}/{name}", value, record["iteration"])
+
+    try:
+        yield write
+    finally:
+        writer.close()
+
+
+# MERGED FROM runs.interrupts: 'SIGINT and SIGTERM as a request to stop at the next good moment.'
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Inside a ``with`` block, ``requested`` turns true on SIGINT or SIGTERM instead of ending the program.
+
+    A second signal acts as it always does, so that nobody is locked in. Outside the main thread, where Python delivers
+    no signals, the block changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._before:
+            number, handler = self._before.popitem()
+            signal.signal(number, handler)
+
+
+# MERGED FROM runs.threads: 'How many threads to compute with: as many processors as this process may use, not as many as the machine has.'
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # what a container is allowed, e.g. "200000 100000" for two processors
+
+
+def set_threads(threads: int | None) -> None:
+    """Compute with that many threads; by default with no more than there are processors to use.
+
+    More threads than processors wait for each other at every matrix product. ``OMP_NUM_THREADS`` has the last word.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    elif "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), usable_processors()))
+
+
+def usable_processors(quota: Path = _QUOTA) -> int:
+    """Processors that this process may use, by its affinity and its container's quota."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no container, or another system
+        allowed, period = quota.read_text(encoding="ascii").split()
+        if allowed != "max":
+            count = min(count, max(1, int(allowed) // int(period)))
+    return count
+
+
+# MERGED FROM runs.freed_memory: 'Memory that was freed is kept for the next tensor, not given back to the system and asked for again.'
+
+# Of glibc's malloc.h.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
+_MOST = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Have this process reuse large blocks of memory; whether that could be arranged (it can with glibc).
+
+    By default glibc maps every block above 32 MB anew, and the system fills its pages with zeros one by one. The
+    gradient of a word embedding is such a block, in every step of a tuned language model: a quarter of the time went
+    there. The price: memory is not given back between peaks, and holes between blocks may make the process larger.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return False
+    return bool(set_option(_M_MMAP_MAX, 0)) and bool(set_option(_M_TRIM_THRESHOLD, _MOST))

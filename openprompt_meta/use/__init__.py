@@ -1,1 +1,0 @@
-"""Using what was learned."""

@@ -1,1 +1,0 @@
-"""Files of texts: labelled ones to learn from, rows to be classified, rows that were."""

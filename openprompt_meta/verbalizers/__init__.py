@@ -1,0 +1,1 @@
+"""Verbalizers, each an ordinary OpenPrompt class that can also move from task to task."""

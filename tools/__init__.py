@@ -1,0 +1,1 @@
+"""Recipes that are run once and whose results ship; not part of the package."""
