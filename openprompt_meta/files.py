@@ -24,7 +24,11 @@ __all__ = [
     "write_together",
 ]
 
-# MERGED FROM files: 'Writing files whole or not at all: a reader never sees half a file, and a failure leaves the old one in place.\n\nA file is written under a name of its own beside the old one, brought to the disk, read back, and only then renamed.\nThe writer holds a lock on it meanwhile, which tells what is being written from what a killed process left behind.'
+# -- files ------------------------------------------------------------------------------------------------------------
+# Writing files whole or not at all: a reader never sees half a file, and a failure leaves the old one in place.
+#
+# A file is written under a name of its own beside the old one, brought to the disk, read back, and only then renamed.
+# The writer holds a lock on it meanwhile, which tells what is being written from what a killed process left behind.
 
 try:
     import fcntl
@@ -201,7 +205,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# MERGED FROM use.artefact.whole_folder: 'Writing a folder whole or not at all: it is filled under another name and then takes the place of the old one.'
+# -- Writing a folder whole or not at all: it is filled under another name and then takes the place of the old one ----
 
 _SUFFIX = ".part"
 

@@ -1,4 +1,4 @@
-"""The names under which OpenPrompt finds our classes, in a YAML and in `load_template`, `load_verbalizer`, `load_plm`."""
+"""The names by which OpenPrompt finds our classes, in a YAML and in `load_template`, `load_verbalizer`, `load_plm`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""None"""
+"""Adapting a pool to a few labelled texts, as meta-testing does. Values in, values out: tensors by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["ONE_AT_A_TIME", "Adapted", "Support", "adapt_pool", "batches_by_length", "rows_by_length", "wrapped"]
 
-# MERGED FROM use.texts: 'Texts from anywhere, wrapped and tokenised, in batches of about the same length.'
+# -- Texts from anywhere, wrapped and tokenised, in batches of about the same length ----------------------------------
 
 
 def wrapped(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, texts: Sequence[str]) -> TokenRows:
@@ -56,8 +56,6 @@ def batches_by_length(batch: Mapping[str, Tensor], most_tokens: int) -> tuple[li
     place[order] = torch.arange(len(order), device=mask.device)
     return [{key: value[group] for key, value in batch.items()} for group in groups], place
 
-
-# MERGED FROM use.adaptation: 'Adapting a pool to a few labelled texts, as meta-testing does. Values in, values out: tensors by name.'
 
 # Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
 # ``tokenizing``, never after it.

@@ -1,4 +1,4 @@
-"""A classifier on disk: JSON and safetensors, nothing that runs, written whole or not at all, all checked on reading."""
+"""A classifier on disk: JSON and safetensors, nothing that runs, written whole or not at all, checked on reading."""
 
 from __future__ import annotations
 
@@ -53,7 +53,14 @@ __all__ = [
     "write_artefact",
 ]
 
-# MERGED FROM use.artefact.layout: "What is where in a saved classifier.\n\n``classifier.json`` describes it, ``classifier.safetensors`` holds the meta-learned pool, the fitted verbalizer and the\nsupport examples' features, ``support.json`` the examples, ``README.md`` tells people. ``prompt_pool.json`` and\n``prompt_pool.safetensors`` are what :meth:`~openprompt_meta.PromptPoolTemplate.from_pretrained` reads: the pool as it\nwas adapted, so that any OpenPrompt project prompts as the classifier does (the meta-learned one if nothing is fitted)."
+# -- layout -----------------------------------------------------------------------------------------------------------
+# What is where in a saved classifier.
+#
+# ``classifier.json`` describes it, ``classifier.safetensors`` holds the meta-learned pool, the fitted verbalizer and
+# the support examples' features, ``support.json`` the examples, ``README.md`` tells people. ``prompt_pool.json`` and
+# ``prompt_pool.safetensors`` are what :meth:`~openprompt_meta.PromptPoolTemplate.from_pretrained` reads: the pool as
+# it was adapted, so that any OpenPrompt project prompts as the classifier does (the meta-learned one if nothing is
+# fitted).
 
 FORMAT = "openprompt_meta.classifier"
 FORMAT_VERSION = 1
@@ -101,7 +108,7 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     }
 
 
-# MERGED FROM use.artefact.reading: 'Reading a classifier: everything is checked, nothing is executed, no language model is loaded.'
+# -- Reading a classifier: everything is checked, nothing is executed, no language model is loaded --------------------
 
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt", ".npy")
 _MAX_JSON = 64_000_000
@@ -328,7 +335,7 @@ def _cut(value: object) -> str:
     return f"{value!r:.80}"
 
 
-# MERGED FROM use.artefact.writing: 'Writing a classifier: all files into a folder of their own, read back, then put in place in one step.'
+# -- Writing a classifier: all files into a folder of their own, read back, then put in place in one step -------------
 
 
 def write_artefact(folder: str | os.PathLike[str], stored: Stored) -> None:

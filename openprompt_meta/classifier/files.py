@@ -42,7 +42,7 @@ __all__ = [
     "skip_done",
 ]
 
-# MERGED FROM use.files.rows: 'Rows of texts from a file or a pipe, one at a time, with the place of each for messages.'
+# -- Rows of texts from a file or a pipe, one at a time, with the place of each for messages --------------------------
 
 FORMATS = ("txt", "csv", "tsv", "jsonl")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -203,7 +203,7 @@ def _raw_lines(stream: BinaryIO) -> Iterable[bytes]:
     return iter(stream.readline, b"")
 
 
-# MERGED FROM use.files.labelled: 'A file of labelled texts, to learn from or to be evaluated on.'
+# -- A file of labelled texts, to learn from or to be evaluated on ----------------------------------------------------
 
 
 def read_labelled(path: str | os.PathLike[str], text_column: str, label_column: str) -> tuple[list[str], list[Any]]:
@@ -251,7 +251,7 @@ def _shown(value: object) -> str:
     return "missing" if value is None else f"{value!r:.60} ({type(value).__name__})"
 
 
-# MERGED FROM use.files.predicted: 'Rows with what was predicted for them, written as they come; a file that was cut off is gone on with.'
+# -- Rows with what was predicted for them, written as they come; a file that was cut off is gone on with -------------
 
 LABEL, PROBABILITY = "predicted_label", "predicted_probability"
 _OF_CLASS = "probability of "
@@ -431,7 +431,7 @@ def _rounded(probability: float) -> float:
     return round(float(probability), 6)
 
 
-# MERGED FROM use.files.streaming: 'Rows in, rows with predictions out, a few at a time.'
+# -- Rows in, rows with predictions out, a few at a time --------------------------------------------------------------
 
 _COMPARED = 8
 _TOLERANCE = 1e-3
@@ -485,7 +485,7 @@ def skip_done(classifier: MetaPromptClassifier, rows: Iterator[TextRow], file: P
         if row is None or row.text != done.text:
             given = "nothing" if row is None else f"{row.text[:60]!r} ({row.where})"
             raise DataError(
-                f"TextRow {count} of the file that is there already has the text {done.text[:60]!r}; to be predicted is "
+                f"Row {count} of the file that is there already has the text {done.text[:60]!r}; to be predicted is "
                 f"{given}. It is of other texts: name another file, or remove it."
             )
         if len(compared) < _COMPARED:

@@ -12,7 +12,7 @@ from openprompt_meta.errors import ArtefactError
 
 __all__ = ["local_folder", "upload"]
 
-# MERGED FROM use.hub: "The model hub, by `huggingface_hub`: fetching a classifier's files and no others, uploading them and no others."
+# -- The model hub, by `huggingface_hub`: fetching a classifier's files and no others, uploading them and no others ---
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 

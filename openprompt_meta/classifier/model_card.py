@@ -14,8 +14,6 @@ from openprompt_meta.version import __version__
 
 __all__ = ["model_card"]
 
-# MERGED FROM use.artefact.model_card: 'The model card: what a classifier is, for whoever finds the folder, in the form that model hubs read.'
-
 _MOST_CLASSES = 50
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 

@@ -38,7 +38,7 @@ __all__ = [
     "score_on",
 ]
 
-# MERGED FROM use.explanation: 'Why a text was classified as it was, as plain values.'
+# -- Why a text was classified as it was, as plain values -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-# MERGED FROM use.prediction: 'Predicting with an adapted pool and a fitted verbalizer, from any number of threads.'
+# -- Predicting with an adapted pool and a fitted verbalizer, from any number of threads ------------------------------
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Predictor:
             return self._classifier.read_mask(batch)
 
 
-# MERGED FROM use.scores: 'How well a classifier does on labelled texts.'
+# -- How well a classifier does on labelled texts ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

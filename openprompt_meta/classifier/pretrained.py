@@ -41,7 +41,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM use.pools: 'Pools as tensors by name: a fresh one, that of a run, and the template around one.'
+# -- Pools as tensors by name: a fresh one, that of a run, and the template around one --------------------------------
 
 Tensors: TypeAlias = Mapping[str, Tensor]
 
@@ -90,9 +90,6 @@ def _new_template(base: BaseModel, config: RunConfig, init: str = "random", seed
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """What a module's ``state_dict`` holds, copied to the CPU."""
     return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-
-
-# MERGED FROM use.meta_learned: 'What a classifier starts from: a pool, meta-learned or fresh, with the settings and the model it belongs to.'
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM data.cleaning: 'Texts that would spoil an evaluation: finding them and, on request, leaving them out.'
+# -- Texts that would spoil an evaluation: finding them and, on request, leaving them out -----------------------------
 
 
 def same_text(text: str) -> str:
@@ -141,7 +141,13 @@ def _filtered(split: Split, keep: list[bool]) -> Split:
     return replace(split, texts=tuple(text for text, _ in pairs), labels=tuple(label for _, label in pairs))
 
 
-# MERGED FROM data.checks: "Looking a data set over before an evaluation: sizes, duplicates, overlap, label words.\n\nErrors are what makes a result wrong or impossible: a class or a text in two splits (the test is then not on unseen\ndata), a text with two labels in one split (no answer is right), a class or split too small for the episodes asked for,\nfiles that contradict their own class lists. Warnings are what a reader of the result should know: duplicates within a\nclass, label words that are missing (then taken from the class's name) or that two classes share."
+# -- checks -----------------------------------------------------------------------------------------------------------
+# Looking a data set over before an evaluation: sizes, duplicates, overlap, label words.
+#
+# Errors are what makes a result wrong or impossible: a class or a text in two splits (the test is then not on unseen
+# data), a text with two labels in one split (no answer is right), a class or split too small for the episodes asked
+# for, files that contradict their own class lists. Warnings are what a reader of the result should know: duplicates
+# within a class, label words that are missing (then taken from the class's name) or that two classes share.
 
 ERRORS = {
     "class-overlap": "classes in more than one split",

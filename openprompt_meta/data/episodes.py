@@ -12,7 +12,11 @@ from openprompt_meta.errors import DataError
 
 __all__ = ["Episode", "EpisodeSampler", "seeded_sample"]
 
-# MERGED FROM data.draws: "Random draws that depend on a key and nothing else.\n\nLibrary generators promise the same bits from release to release, but not the same samples or shuffles. An episode has\nto be the same on every machine and in ten years' time, so the few lines that turn bits into a draw stand here."
+# -- draws ------------------------------------------------------------------------------------------------------------
+# Random draws that depend on a key and nothing else.
+#
+# Library generators promise the same bits from release to release, but not the same samples or shuffles. An episode
+# has to be the same on every machine and in ten years' time, so the few lines that turn bits into a draw stand here.
 
 T = TypeVar("T")
 
@@ -52,9 +56,6 @@ def _below(bound: int, words: Iterator[int]) -> int:
     """A uniform number in ``[0, bound)``. Words past the last whole multiple of ``bound`` are thrown away."""
     limit = (1 << 64) - (1 << 64) % bound
     return next(word for word in words if word < limit) % bound
-
-
-# MERGED FROM data.episodes: 'N-way K-shot episodes with Q queries a class, each drawn from ``(seed, split, index)`` alone.'
 
 
 @dataclass(frozen=True)

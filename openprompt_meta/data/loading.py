@@ -27,8 +27,6 @@ __all__ = ["as_found", "by_class", "choose_splits", "load", "mismatches", "open_
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM data.loading: 'The one call of a run: read, split by class, add label words, refuse what would spoil the result.'
-
 SplitChoice = str | Path | ClassSplit
 WordChoice = str | Path | Mapping[str, str | Sequence[str]] | None
 
@@ -286,7 +284,7 @@ def _warn_of_conflicts(dataset: TextDataset) -> None:
         )
 
 
-# MERGED FROM data.configured: "The data set that a run's configuration names."
+# -- The data set that a run's configuration names --------------------------------------------------------------------
 
 
 def open_dataset(section: DatasetSection) -> TextDataset:

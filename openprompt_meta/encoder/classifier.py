@@ -27,7 +27,7 @@ __all__ = [
     "vocabulary_head",
 ]
 
-# MERGED FROM model.mixed_precision: 'Matrix products in half precision while the weights stay in single: for language models that are tuned.'
+# -- Matrix products in half precision while the weights stay in single: for language models that are tuned -----------
 
 
 def matmul_precision(precision: torch.dtype, device: torch.device) -> AbstractContextManager[object]:
@@ -41,7 +41,7 @@ def matmul_precision(precision: torch.dtype, device: torch.device) -> AbstractCo
     return torch.autocast(device.type, dtype=precision)
 
 
-# MERGED FROM model.vocabulary_head: 'The vocabulary head by itself, to be run at the [MASK] and for the words that somebody asks for.'
+# -- The vocabulary head by itself, to be run at the [MASK] and for the words that somebody asks for ------------------
 
 _Transform = Callable[[Any, Tensor], Tensor]
 
@@ -105,7 +105,7 @@ def _agrees(model: Any, head: VocabularyHead) -> bool:
     return logits.shape == outputs.logits.shape and torch.allclose(logits, outputs.logits, rtol=1e-3, atol=1e-4)
 
 
-# MERGED FROM model.mask_classifier: '`PromptForClassification` in two steps: reading the [MASK], then evaluating what was read.'
+# -- `PromptForClassification` in two steps: reading the [MASK], then evaluating what was read ------------------------
 
 
 class EncoderOutput(NamedTuple):
@@ -120,9 +120,9 @@ class EncoderOutput(NamedTuple):
 class MaskClassifier(PromptForClassification):
     """OpenPrompt's class with the step before the verbalizer open to callers.
 
-    A support set is read once, fitted and evaluated; the stock call would read it for each. Several batches may be read
-    at once, each with a pool and a verbalizer of its own: ``prepare`` does what does not depend on those, once for as
-    many readings as are wanted. This is the plain path: all of OpenPrompt's own code, the reference for its
+    A support set is read once, fitted and evaluated; the stock call would read it for each. Several batches may be
+    read at once, each with a pool and a verbalizer of its own: ``prepare`` does what does not depend on those, once
+    for as many readings as are wanted. This is the plain path: all of OpenPrompt's own code, the reference for its
     subclasses.
     """
 

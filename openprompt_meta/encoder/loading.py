@@ -28,8 +28,6 @@ __all__ = [
     "load_tokenizer",
 ]
 
-# MERGED FROM model.loading: 'Loading a masked language model by name, folder, or as the packaged encoder.'
-
 _PACKAGED = (MINILM, MINILM_MLM)
 
 
@@ -151,7 +149,7 @@ def _cannot_load(path: str, error: Exception) -> str:
     return f"{path} cannot be loaded: {reason} {remedy}"
 
 
-# MERGED FROM model.fingerprint: "A model's weights as one number: another number, another model."
+# -- A model's weights as one number: another number, another model ---------------------------------------------------
 
 
 def fingerprint(model: nn.Module) -> str:

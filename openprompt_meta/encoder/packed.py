@@ -29,7 +29,7 @@ __all__ = [
     "packed_encoder",
 ]
 
-# MERGED FROM model.packing: 'Texts of different lengths laid end to end, so that no work is spent on padding.'
+# -- Texts of different lengths laid end to end, so that no work is spent on padding ----------------------------------
 
 # What attending to one more group costs, in tokens that are padded instead. On a CPU next to nothing, so that rows of
 # one length make a group; on an accelerator a launch costs more than a few padded rows.
@@ -145,7 +145,12 @@ def in_passes(groups: Sequence[Group], most_slots: int) -> Iterator[list[Group]]
         yield taken
 
 
-# MERGED FROM model.packed_encoder: "A BERT-like encoder run over texts laid end to end, for what it says at the [MASK] alone.\n\nThe same weights and the same mathematics as transformers' own forward pass, with less work: linear layers see no\npadding, and the last layer, of which only the [MASK] is looked at, computes keys and values for every token but all\nthe rest for that one position."
+# -- packed encoder ---------------------------------------------------------------------------------------------------
+# A BERT-like encoder run over texts laid end to end, for what it says at the [MASK] alone.
+#
+# The same weights and the same mathematics as transformers' own forward pass, with less work: linear layers see no
+# padding, and the last layer, of which only the [MASK] is looked at, computes keys and values for every token but all
+# the rest for that one position.
 
 # How many slots go through all layers before the next do, by type of device. On a CPU few enough that much of what a
 # layer has written is still in the cache when the next one reads it (with MiniLM 2048 to 8192 did about equally well);
@@ -317,7 +322,7 @@ def _agrees(packed: PackedEncoder, encoder: Any) -> bool:
     return found.shape == expected.shape and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-# MERGED FROM model.packed_classifier: 'The fast path: several batches, each with its own pool, together through a BERT-like encoder without padding.'
+# -- The fast path: several batches, each with its own pool, together through a BERT-like encoder without padding -----
 
 
 @dataclass(frozen=True)

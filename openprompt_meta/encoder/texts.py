@@ -17,7 +17,7 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["OpenPromptTexts", "TokenizedTexts"]
 
-# MERGED FROM model.plain_texts: "The texts of a split as OpenPrompt's data loader gives them: the reference for `TokenizedTexts`."
+# -- The texts of a split as OpenPrompt's data loader gives them: the reference for `TokenizedTexts` ------------------
 
 
 class OpenPromptTexts:
@@ -73,7 +73,7 @@ class OpenPromptTexts:
         return self._features[index]
 
 
-# MERGED FROM model.encoded_texts: 'The texts of a split, wrapped, tokenised and queried once, and batches of them padded to their longest.'
+# -- The texts of a split, wrapped, tokenised and queried once, and batches of them padded to their longest -----------
 
 
 class TokenizedTexts:

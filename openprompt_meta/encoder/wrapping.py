@@ -18,7 +18,7 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["MaskedLMTokenizerWrapper", "TokenRows", "wrap_one_by_one", "wrap_texts"]
 
-# MERGED FROM model.tokenizer_wrapper: "OpenPrompt's tokenizer wrapper for masked language models, for every tokenizer and for empty texts."
+# -- OpenPrompt's tokenizer wrapper for masked language models, for every tokenizer and for empty texts ---------------
 
 
 class MaskedLMTokenizerWrapper(MLMTokenizerWrapper):
@@ -59,7 +59,7 @@ def _allow_long_texts(tokenizer: Any) -> None:
         warned["sequence-length-is-longer-than-the-specified-maximum"] = True
 
 
-# MERGED FROM model.token_rows: 'Wrapped and tokenised texts of any number, in a few flat tensors.'
+# -- Wrapped and tokenised texts of any number, in a few flat tensors -------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class TokenRows:
         return TokenRows({name: values[keep] for name, values in self.columns.items()}, ends, self.padding, self.cut)
 
 
-# MERGED FROM model.wrapping: 'Many texts wrapped and tokenised at once, token by token as OpenPrompt does it one by one.'
+# -- Many texts wrapped and tokenised at once, token by token as OpenPrompt does it one by one ------------------------
 
 Row = Mapping[str, Sequence[int]]
 

@@ -18,7 +18,7 @@ from openprompt_meta.prompts.pool import PromptPool
 
 __all__ = ["Adaptation", "Adapter", "InPlace", "PoolClones", "Weights"]
 
-# MERGED FROM learners.adaptation: 'Meta-parameters on their way through an inner loop: the interface that meta-learners are written against.'
+# -- Meta-parameters on their way through an inner loop: the interface that meta-learners are written against ---------
 
 
 class Adaptation(ABC):
@@ -59,7 +59,7 @@ class Adapter(ABC):
         """
 
 
-# MERGED FROM learners.pool_clones: "Adapting a pool of prompts: a clone for each task, by learn2learn's MAML."
+# -- Adapting a pool of prompts: a clone for each task, by learn2learn's MAML -----------------------------------------
 
 
 class PoolClones(Adapter):
@@ -149,7 +149,7 @@ class _ClonedPools(Adaptation):
         return load_maml()(pool, lr=clone.lr, first_order=True).clone()
 
 
-# MERGED FROM learners.in_place: 'Adapting a whole language model: in place, one task at a time, and put back afterwards bit by bit.'
+# -- Adapting a whole language model: in place, one task at a time, and put back afterwards bit by bit ----------------
 
 
 class Weights:

@@ -38,7 +38,7 @@ __all__ = [
     "pair_loss",
 ]
 
-# MERGED FROM learners.feature_classifiers: 'Classifiers of fixed features: class means, logistic regression, nearest neighbours.'
+# -- Classifiers of fixed features: class means, logistic regression, nearest neighbours ------------------------------
 
 Fit: TypeAlias = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
 """From support features ``[n, d]`` and labels ``[n]`` to what turns features ``[B, d]`` into log-probabilities."""
@@ -120,7 +120,7 @@ def _log(probabilities: np.ndarray, evaluated: Tensor) -> Tensor:
     return (kept / kept.sum(dim=-1, keepdim=True)).log().to(evaluated.device)
 
 
-# MERGED FROM learners.sentence_pairs: 'The loss of pairs of texts, by `sentence-transformers`: the body and the loss that SetFit trains with.'
+# -- The loss of pairs of texts, by `sentence-transformers`: the body and the loss that SetFit trains with ------------
 
 
 class _Tokens(nn.Module):
@@ -171,7 +171,7 @@ def pair_loss(encoder: nn.Module) -> Callable[[Batch, Batch, Tensor], Tensor]:
     return measured
 
 
-# MERGED FROM learners.encoder_tuning: 'Tuning a whole encoder on each task, without prompts: with a classification head, or on pairs of texts.'
+# -- Tuning a whole encoder on each task, without prompts: with a classification head, or on pairs of texts -----------
 
 
 def mean_pooled(encoder: nn.Module, batch: Batch) -> Tensor:

@@ -28,7 +28,7 @@ from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = ["AdaptingLearner", "BmgLearner", "GradientLearner", "InnerLoopTrace", "MamlLearner", "ReptileLearner"]
 
-# MERGED FROM learners.inner_loop: 'The inner loop taken step by step, to be looked at on the way.'
+# -- The inner loop taken step by step, to be looked at on the way ----------------------------------------------------
 
 
 class InnerLoopTrace:
@@ -63,7 +63,7 @@ class InnerLoopTrace:
         return predicted, [loss.item() for loss in opened.query_losses(predicted)]
 
 
-# MERGED FROM learners.adapting: 'Learning a task by gradient steps on its support set, and the outer loop that meta-learners have in common.'
+# -- Learning a task by gradient steps on its support set, and the outer loop that meta-learners have in common -------
 
 
 class AdaptingLearner(TaskLearner):
@@ -205,7 +205,7 @@ def take_inner_steps(tasks: TaskBatch, adaptation: Adaptation, steps: int, taken
     return losses
 
 
-# MERGED FROM learners.maml: 'MAML: the query loss after adaptation, seen from where adaptation started.'
+# -- MAML: the query loss after adaptation, seen from where adaptation started ----------------------------------------
 
 
 class MamlLearner(GradientLearner):
@@ -218,7 +218,7 @@ class MamlLearner(GradientLearner):
         return [one.detach() for one in predicted]
 
 
-# MERGED FROM learners.reptile: 'Reptile (Nichol et al., 2018): the start moves towards where tasks have moved from it.'
+# -- Reptile (Nichol et al., 2018): the start moves towards where tasks have moved from it ----------------------------
 
 
 class ReptileLearner(GradientLearner):
@@ -237,7 +237,7 @@ class ReptileLearner(GradientLearner):
         return [one.detach() for one in predicted]
 
 
-# MERGED FROM learners.bmg: 'Bootstrapped meta-gradients (Flennerhag et al., 2022): predict now what one would predict some steps later.'
+# -- Bootstrapped meta-gradients (Flennerhag et al., 2022): predict now what one would predict some steps later -------
 
 
 class BmgLearner(GradientLearner):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 __all__ = ["Batch", "MetaLearner", "MetaStep", "Task", "TaskLearner", "TaskOutcome", "accuracy_of"]
 
-# MERGED FROM learners.task: 'A task as learners see it: batches of tensors, classes and their words.'
+# -- A task as learners see it: batches of tensors, classes and their words -------------------------------------------
 
 Batch = Mapping[str, Tensor]
 
@@ -35,7 +35,8 @@ class Task:
     query: Batch
 
 
-# MERGED FROM learners.meta_learner: 'The interfaces of learners: what evaluates a task, and what learns across tasks. A run sees these and nothing else.'
+# -- meta learner -----------------------------------------------------------------------------------------------------
+# The interfaces of learners: what evaluates a task, and what learns across tasks. A run sees these and nothing else.
 
 
 @dataclass(frozen=True)

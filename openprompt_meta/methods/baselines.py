@@ -39,7 +39,7 @@ __all__ = [
     "build_nearest_neighbours",
 ]
 
-# MERGED FROM methods.bare_texts: 'Texts without any template, and fixed features of texts, for methods that do not prompt.'
+# -- Texts without any template, and fixed features of texts, for methods that do not prompt --------------------------
 
 
 class BareTexts:
@@ -118,7 +118,7 @@ def _labelled(batch: dict[str, Tensor], labels: Sequence[int] | None, loaded: Lo
     return {key: value.to(loaded.model.device) for key, value in batch.items()}
 
 
-# MERGED FROM methods.frozen_features: 'What a user would do instead, on the same frozen encoder: a classifier of its features, with no training at all.'
+# -- What a user would do instead, on the same frozen encoder: a classifier of its features, with no training at all --
 
 
 def build_mask_prototypes(
@@ -169,7 +169,7 @@ def _of_mean_features(
     return Method(FeatureLearner(fit), sources, num_parameters, eval_steps=0)
 
 
-# MERGED FROM methods.encoder_tuning: 'What a user would do instead, on an encoder tuned in each task: a classification head, or contrastive pairs.'
+# -- What a user would do instead, on an encoder tuned in each task: a classification head, or contrastive pairs ------
 
 
 def build_fine_tuning(

@@ -35,7 +35,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM methods.language_model: "The language model that a run's configuration asks for: where, how exact, how it attends."
+# -- The language model that a run's configuration asks for: where, how exact, how it attends -------------------------
 
 
 def load_language_model(config: RunConfig) -> LoadedMLM:
@@ -95,7 +95,7 @@ def _has_bfloat16(device: torch.device) -> bool:
     return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in asks)
 
 
-# MERGED FROM methods.tuned_model: "A language model of a method's own, to be tuned."
+# -- A language model of a method's own, to be tuned ------------------------------------------------------------------
 
 
 def own_copy(loaded: LoadedMLM) -> LoadedMLM:
@@ -132,7 +132,7 @@ class TunedParameters(nn.Module):
                 self.register_parameter(f"{owner}/{name}".replace(".", "/"), parameter)  # torch refuses dots
 
 
-# MERGED FROM methods.engine: "`run.engine`: the same mathematics by OpenPrompt's own passes, or with less work."
+# -- `run.engine`: the same mathematics by OpenPrompt's own passes, or with less work ---------------------------------
 
 
 def build_classifier(

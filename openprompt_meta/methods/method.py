@@ -16,7 +16,7 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["Method", "TaskSource", "Texts"]
 
-# MERGED FROM methods.task_source: 'Tasks of a split: episodes of indices turned into batches of tensors.'
+# -- Tasks of a split: episodes of indices turned into batches of tensors ---------------------------------------------
 
 
 class Texts(Protocol):
@@ -49,9 +49,6 @@ class TaskSource:
             support=self.texts.batch(episode.support, episode.support_labels),
             query=self.texts.batch(episode.query, episode.query_labels),
         )
-
-
-# MERGED FROM methods.method: 'What every method is to a run: something that evaluates tasks, and where tasks come from.'
 
 
 @dataclass(frozen=True)

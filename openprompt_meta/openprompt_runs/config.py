@@ -1,4 +1,4 @@
-"""None"""
+"""An OpenPrompt-style YAML and its overrides: checked as a whole before anything loads, all mistakes at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "read_config",
 ]
 
-# MERGED FROM openprompt_runs.overrides: "OpenPrompt's command-line overrides: `--train.num_epochs 2 --verbalizer warp_verbalizer --train.clean`."
+# -- OpenPrompt's command-line overrides: `--train.num_epochs 2 --verbalizer warp_verbalizer --train.clean` -----------
 
 # A dotted key and the words that followed it.
 Override = tuple[str, tuple[str, ...]]
@@ -96,7 +96,7 @@ def _scalar(word: str, current: Any) -> Any:
     return value
 
 
-# MERGED FROM openprompt_runs.defaults: "What a run's configuration may hold: OpenPrompt's defaults, sections for our classes, and a few keys of ours."
+# -- What a run's configuration may hold: OpenPrompt's defaults, sections for our classes, and a few keys of ours -----
 
 Tree = dict[str, Any]
 
@@ -168,7 +168,11 @@ def _copied(section: Tree) -> Tree:
     return {key: _copied(value) if isinstance(value, dict) else value for key, value in section.items()}
 
 
-# MERGED FROM openprompt_runs.config: 'Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.\n\nOpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not\nchoose before the command line can choose it.'
+# -- config -----------------------------------------------------------------------------------------------------------
+# Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.
+#
+# OpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not
+# choose before the command line can choose it.
 
 KeyPath = tuple[str, ...]
 

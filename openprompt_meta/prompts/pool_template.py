@@ -1,4 +1,4 @@
-"""None"""
+"""`PromptPoolTemplate`: OpenPrompt's soft template with a pool in place of one prompt; and one of words alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["DiscreteTemplate", "PromptPoolTemplate"]
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM prompts.pool_template: "`PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt."
+# -- `PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt ----------
 
 INITIALISATIONS = ("label_words", "vocab", "random")
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
@@ -390,7 +390,7 @@ def _positions(model: nn.Module) -> int | None:
     return None
 
 
-# MERGED FROM prompts.discrete_template: '`DiscreteTemplate`: words and a [MASK] around the text, and no soft prompt.'
+# -- `DiscreteTemplate`: words and a [MASK] around the text, and no soft prompt ---------------------------------------
 
 
 class DiscreteTemplate(PromptPoolTemplate):

@@ -10,8 +10,6 @@ from openprompt_meta.runs.evaluation import evaluate_tasks
 
 __all__ = ["EvaluatedTask", "EvaluatedTasks", "evaluated_tasks"]
 
-# MERGED FROM report.evaluated: "Test tasks evaluated again with all that a test leaves out: every text's probabilities."
-
 
 @dataclass(frozen=True)
 class EvaluatedTask:

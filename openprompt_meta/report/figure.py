@@ -30,7 +30,8 @@ __all__ = [
     "styled",
 ]
 
-# MERGED FROM report.style: 'How figures look: one style, colours that colour-blind people tell apart, shapes and shades that survive in grey.'
+# -- style ------------------------------------------------------------------------------------------------------------
+# How figures look: one style, colours that colour-blind people tell apart, shapes and shades that survive in grey.
 
 # Okabe and Ito's palette in an order of alternating lightness, so that neighbours differ in grey too.
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#F0E442")
@@ -126,7 +127,7 @@ def heat_map(
             )
 
 
-# MERGED FROM report.figure_kind: 'What a figure is: numbers from runs first, a picture of the numbers second.'
+# -- What a figure is: numbers from runs first, a picture of the numbers second ---------------------------------------
 
 Numbers = TypeVar("Numbers")
 

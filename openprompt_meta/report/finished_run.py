@@ -36,8 +36,6 @@ __all__ = [
     "pool_of",
 ]
 
-# MERGED FROM report.finished_run: 'A run folder opened for looking at: what it stores, and the trained method for what it does not.'
-
 _CELL = re.compile(r"[0-9a-f]{16}")
 """The folder of a table's cell, whose name says nothing to a reader."""
 

@@ -25,7 +25,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-# MERGED FROM runs.optimizer_state: "An optimiser's state as tensors for a file, and back: all that was kept, or nothing."
+# -- An optimiser's state as tensors for a file, and back: all that was kept, or nothing ------------------------------
 
 _PREFIX = "optimizer."
 _KEPT = "optimizer_parameters"
@@ -78,7 +78,7 @@ def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str
     return all(tuple(value.shape) == shapes[name] and value.is_floating_point() for name, value in kept.items())
 
 
-# MERGED FROM runs.checkpoint: 'Checkpoints: one safetensors file with pool, optimiser and progress, written whole or not at all.'
+# -- Checkpoints: one safetensors file with pool, optimiser and progress, written whole or not at all -----------------
 
 FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"

@@ -12,7 +12,7 @@ from openprompt_meta.methods.method import TaskSource
 
 __all__ = ["Interrupted", "SeedsSummary", "TasksSummary", "evaluate_tasks", "summarise_seeds", "summarise_tasks"]
 
-# MERGED FROM runs.summary: 'Accuracies over tasks and seeds as a mean with its uncertainty.'
+# -- Accuracies over tasks and seeds as a mean with its uncertainty ---------------------------------------------------
 
 _Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 
@@ -82,7 +82,7 @@ def _percent(value: float | None) -> str:
     return "?" if value is None else f"{100 * value:.2f}"
 
 
-# MERGED FROM runs.evaluation: 'Evaluating a method on many tasks.'
+# -- Evaluating a method on many tasks --------------------------------------------------------------------------------
 
 
 class Interrupted(Exception):  # noqa: N818 - a message to the caller, not a failure

@@ -28,7 +28,7 @@ __all__ = [
     "usable_processors",
 ]
 
-# MERGED FROM runs.logs: "A run's log: to its folder in any case, and to the screen between progress bars if asked for."
+# -- A run's log: to its folder in any case, and to the screen between progress bars if asked for ---------------------
 
 _OURS = logging.getLogger("openprompt_meta")
 
@@ -89,7 +89,7 @@ class _PatientFileHandler(logging.FileHandler):
             super().close()
 
 
-# MERGED FROM runs.tensorboard: 'TensorBoard events, on request.'
+# -- TensorBoard events, on request -----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def tensorboard_writer(folder: Path, wanted: bool, done: int) -> Iterator[Callab
         writer.close()
 
 
-# MERGED FROM runs.interrupts: 'SIGINT and SIGTERM as a request to stop at the next good moment.'
+# -- SIGINT and SIGTERM as a request to stop at the next good moment --------------------------------------------------
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -155,7 +155,7 @@ class StopRequest:
             signal.signal(number, handler)
 
 
-# MERGED FROM runs.threads: 'How many threads to compute with: as many processors as this process may use, not as many as the machine has.'
+# -- How many threads to compute with: as many processors as this process may use, not as many as the machine has -----
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # what a container is allowed, e.g. "200000 100000" for two processors
 
@@ -182,7 +182,7 @@ def usable_processors(quota: Path = _QUOTA) -> int:
     return count
 
 
-# MERGED FROM runs.freed_memory: 'Memory that was freed is kept for the next tensor, not given back to the system and asked for again.'
+# -- Memory that was freed is kept for the next tensor, not given back to the system and asked for again --------------
 
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1

@@ -20,7 +20,7 @@ from openprompt_meta.serve.requests import Limits, Refusal, refusal_response
 
 __all__ = ["COOKIE", "SECURITY_HEADERS", "TOKEN_VARIABLE", "Access", "Guard", "RateLimit", "client_of", "is_loopback"]
 
-# MERGED FROM serve.access: 'Who may ask: the token, the Host header (DNS rebinding) and the Origin header (posts from other sites).'
+# -- Who may ask: the token, the Host header (DNS rebinding) and the Origin header (posts from other sites) -----------
 
 TOKEN_VARIABLE = "OPENPROMPT_META_TOKEN"  # noqa: S105 - the name of an environment variable
 COOKIE = "openprompt_meta_session"
@@ -128,7 +128,7 @@ def _equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 
-# MERGED FROM serve.rate: 'A rate limit for each client, with bounded memory.'
+# -- A rate limit for each client, with bounded memory ----------------------------------------------------------------
 
 
 class RateLimit:
@@ -173,8 +173,6 @@ def client_of(address: str | None) -> str:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
-
-# MERGED FROM serve.guard: 'What every request passes before the service looks at it: rate, access, and a body of bounded size.'
 
 _log = logging.getLogger(__name__)
 

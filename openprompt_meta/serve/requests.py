@@ -40,7 +40,7 @@ __all__ = [
     "validation_refusal",
 ]
 
-# MERGED FROM serve.limits: 'How much one request, one client and the whole service may ask for.'
+# -- How much one request, one client and the whole service may ask for -----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Limits:
     fits_waiting: int = 2
 
 
-# MERGED FROM serve.answers: 'What the service says when it refuses: a status and one sentence, as JSON.'
+# -- What the service says when it refuses: a status and one sentence, as JSON ----------------------------------------
 
 _SENTENCES = {
     400: "The body is not JSON in UTF-8 that can be read.",
@@ -147,7 +147,7 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-# MERGED FROM serve.schemas: 'The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere.'
+# -- The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere -----
 
 Text = Annotated[str, Field(description="a text")]
 TaskName = Annotated[
@@ -288,7 +288,7 @@ class HealthAnswer(BaseModel):
     fits_under_way: int
 
 
-# MERGED FROM serve.checks: "Whether a request's texts, classes and names are within bounds, said in words a person can act on."
+# -- Whether a request's texts, classes and names are within bounds, said in words a person can act on ----------------
 
 _NAME = re.compile(r"\w[\w .-]{0,63}")
 

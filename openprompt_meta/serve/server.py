@@ -18,7 +18,7 @@ from openprompt_meta.errors import ServiceError
 
 __all__ = ["Server", "address_of", "give_back_memory", "open_socket", "share_cores"]
 
-# MERGED FROM serve.memory: 'Giving memory back to the system after a fit, which needs a hundred times as much as a prediction.'
+# -- Giving memory back to the system after a fit, which needs a hundred times as much as a prediction ----------------
 
 _malloc_trim = None
 # There on Linux with glibc, which keeps what was freed for the next time; other systems give it back by themselves.
@@ -32,7 +32,7 @@ def give_back_memory() -> None:
         _malloc_trim(0)
 
 
-# MERGED FROM serve.server: 'Running the service: a socket, uvicorn, and an orderly end on SIGINT or SIGTERM.'
+# -- Running the service: a socket, uvicorn, and an orderly end on SIGINT or SIGTERM ----------------------------------
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_FINISH = 20

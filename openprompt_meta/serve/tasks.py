@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVED", "ServedTask", "TaskStore", "Together", "Workers"]
 
-# MERGED FROM serve.work: 'Threads for what takes long, with a bounded queue, so that the event loop always has an ear free.'
+# -- Threads for what takes long, with a bounded queue, so that the event loop always has an ear free -----------------
 
 Result = TypeVar("Result")
 
@@ -75,7 +75,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
         loop.call_soon_threadsafe(callback)
 
 
-# MERGED FROM serve.together: 'Requests that wait for one task go through the model together, which costs about half of one by one.'
+# -- Requests that wait for one task go through the model together, which costs about half of one by one --------------
 
 Rows = list[list[float]]
 
@@ -139,7 +139,7 @@ class Together:
             asked.answer.set_result([next(rows) for _ in asked.texts])
 
 
-# MERGED FROM serve.tasks: 'The tasks that a service can be asked about, by name. The one that was used longest ago leaves first.'
+# -- The tasks that a service can be asked about, by name. The one that was used longest ago leaves first -------------
 
 SERVED = "served"
 """The name of the task that came with the service."""

@@ -37,7 +37,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# MERGED FROM tables.cells: 'Cells: one run each, in a folder named by its configuration, so that whatever asks for the same run finds it.'
+# -- Cells: one run each, in a folder named by its configuration, so that whatever asks for the same run finds it -----
 
 _TIMING = "timing.json"
 
@@ -165,7 +165,7 @@ def add_seconds(folder: Path, seconds: float) -> None:
         write_atomic(folder / _TIMING, json.dumps({"seconds": round(total, 3)}) + "\n")
 
 
-# MERGED FROM tables.execution: 'Running what is missing of a table, one cell after the other.'
+# -- Running what is missing of a table, one cell after the other -----------------------------------------------------
 
 
 class Stopped(Exception):  # noqa: N818 - a message to the caller, not a failure

@@ -23,7 +23,7 @@ __all__ = [
     "table_named",
 ]
 
-# MERGED FROM tables.paper_figures: 'The figures that the paper prints, to stand beside what was run.'
+# -- The figures that the paper prints, to stand beside what was run --------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _content() -> dict[str, Any]:
     return content
 
 
-# MERGED FROM tables.definitions: "The paper's tables as data: which rows, what each row runs, and which of the paper's figures belongs beside it."
+# -- The paper's tables as data: which rows, what each row runs, and which of the paper's figures belongs beside it ---
 
 POOL_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """What the paper chooses K and L_p from."""

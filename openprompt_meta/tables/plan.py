@@ -28,7 +28,7 @@ __all__ = [
     "total_seconds",
 ]
 
-# MERGED FROM tables.estimates: "About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial."
+# -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,6 @@ def _kind_of(config: RunConfig) -> str:
     lengths = ("iterations", "validate_every", "patience", "min_gain", "valid_tasks", "test_tasks")
     meta = replace(config.meta, **{name: getattr(plain.meta, name) for name in lengths})
     return digest(replace(config, meta=meta, run=replace(config.run, seeds=[0])))
-
-
-# MERGED FROM tables.plan: 'A dry run: which cells would be run, and about how long that takes.'
 
 
 @dataclass(frozen=True)

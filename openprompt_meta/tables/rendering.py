@@ -38,7 +38,7 @@ __all__ = [
     "write_files",
 ]
 
-# MERGED FROM tables.layout: "A table as lines of text, before it is Markdown, LaTeX or a terminal's."
+# -- A table as lines of text, before it is Markdown, LaTeX or a terminal's -------------------------------------------
 
 EMPTY = "–"
 
@@ -147,7 +147,7 @@ def _paper_follows(result: TableResult, at: int) -> bool:
     return places[at] not in places[at + 1 :] and any(places[at] in line.paper for line in result.lines)
 
 
-# MERGED FROM tables.rendering: 'A table for people: on a terminal, in Markdown, in LaTeX.'
+# -- A table for people: on a terminal, in Markdown, in LaTeX ---------------------------------------------------------
 
 _TERMINAL = Style(plain=str, best=lambda text: f"{text} *", within=lambda text: f"{text} ~")
 _MARKDOWN = Style(
@@ -254,7 +254,7 @@ def _latex_row(row: Sequence[str]) -> str:
     return " & ".join(row) + r" \\"
 
 
-# MERGED FROM tables.records: 'A table for programs: one record for each row and column, as CSV or JSON.'
+# -- A table for programs: one record for each row and column, as CSV or JSON -----------------------------------------
 
 FIELDS = (
     "table",
@@ -351,7 +351,7 @@ def _record(line: Line, column: Column, result: TableResult) -> dict[str, Any]:
     return record
 
 
-# MERGED FROM tables.files: "A table's files: the same content as Markdown, LaTeX, CSV and JSON, each whole or not at all."
+# -- A table's files: the same content as Markdown, LaTeX, CSV and JSON, each whole or not at all ---------------------
 
 _FORMATS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".json": to_json}
 

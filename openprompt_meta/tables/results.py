@@ -38,7 +38,11 @@ __all__ = [
     "t_half_width",
 ]
 
-# MERGED FROM tables.comparison: 'Paired comparison: the same tasks evaluated by two methods, and what their difference is worth.\n\nTwo methods that see the same tasks share what makes a task hard. The differences task by task do not contain it, so\nthey tell apart methods whose own intervals overlap.'
+# -- comparison -------------------------------------------------------------------------------------------------------
+# Paired comparison: the same tasks evaluated by two methods, and what their difference is worth.
+#
+# Two methods that see the same tasks share what makes a task hard. The differences task by task do not contain it, so
+# they tell apart methods whose own intervals overlap.
 
 LEVEL = 0.05
 """A difference is called significant below this, after Holm's correction."""
@@ -124,7 +128,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-# MERGED FROM tables.results: "From cells to a table: means and intervals, the paper's figures, the best, and what a difference is worth."
+# -- From cells to a table: means and intervals, the paper's figures, the best, and what a difference is worth --------
 
 INDUCTIVE, TRANSDUCTIVE = "inductive", "transductive"
 

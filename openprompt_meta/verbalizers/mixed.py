@@ -1,4 +1,4 @@
-"""None"""
+"""What soft verbalizers share: reading the [MASK], and P = (1 - λ) P̂ + λ P̃ with hand-crafted words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from openprompt_meta.verbalizers.manual import ManualVerbalizer
 
 __all__ = ["MixedVerbalizer", "check_mix_lambda", "mix_log_probabilities"]
 
-# MERGED FROM prompts.mixing: 'Mixing two predictions: P = (1 - λ) P̂ + λ P̃, computed in log space.'
+# -- Mixing two predictions: P = (1 - λ) P̂ + λ P̃, computed in log space ---------------------------------------------
 
 
 def check_mix_lambda(mix_lambda: float) -> float:
@@ -49,7 +49,7 @@ def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float)
     return torch.logaddexp(hand_crafted + math.log1p(-mix_lambda), soft + math.log(mix_lambda))
 
 
-# MERGED FROM prompts.mixed_verbalizer: "What soft verbalizers share: they read the [MASK]'s hidden state, and may be mixed with hand-crafted words."
+# -- What soft verbalizers share: they read the [MASK]'s hidden state, and may be mixed with hand-crafted words -------
 
 
 class MixedVerbalizer(EpisodicVerbalizer):

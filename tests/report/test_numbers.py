@@ -55,7 +55,7 @@ def made_up(tasks: list[EvaluatedTask], monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(name, lambda run, bench: EvaluatedTasks(0, tasks))
 
 
-# -- evaluated tasks ----------------------------------------------------------------------------------------------------
+# -- evaluated tasks --------------------------------------------------------------------------------------------------
 
 
 def test_judging_again_gives_the_accuracies_of_the_test(plain: FinishedRun, bench: Workbench) -> None:

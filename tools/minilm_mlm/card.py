@@ -52,8 +52,8 @@ def model_card(made: Mapping[str, Any], size: int) -> str:
         f"- Kept: the difference in half precision, {size / 1e6:.2f} MB, added to the encoder at load; the same bits "
         "every time.\n"
         f"- With torch {made['versions']['torch']}, transformers {made['versions']['transformers']}.",
-        "```console\npython -m tools.minilm_mlm tools/minilm_mlm/minilm.yaml   # an hour and more on two cores; goes on where "
-        "it was stopped\n```",
+        "```console\npython -m tools.minilm_mlm tools/minilm_mlm/minilm.yaml   # an hour and more on two cores; "
+        "resumes where it was stopped\n```",
         "The encoder is sentence-transformers' (Apache-2.0), the text Wikipedia's, under its licence; the difference "
         "is published under this\npackage's licence.",
     ]

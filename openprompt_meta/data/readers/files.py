@@ -24,7 +24,7 @@ from openprompt_meta.json_files import parse_json
 
 __all__ = ["TABLE_SUFFIXES", "add_table", "is_layout", "read_authors_file", "read_bytes", "read_layout", "read_table"]
 
-# MERGED FROM data.readers.tables: 'Rows of JSON-lines and CSV files, with the line of every row so that an error can point at it.'
+# -- Rows of JSON-lines and CSV files, with the line of every row so that an error can point at it --------------------
 
 Row = Mapping[str, object]
 
@@ -149,7 +149,7 @@ TABLE_SUFFIXES: Mapping[str, Callable[[Path], Iterator[tuple[int, Row]]]] = {
 }
 
 
-# MERGED FROM data.readers.layout: "A folder in this package's own layout: texts in ``train/valid/test.jsonl``, ``splits.json``, ``labels.json``."
+# -- A folder in this package's own layout: texts in ``train/valid/test.jsonl``, ``splits.json``, ``labels.json`` -----
 
 
 def is_layout(path: Path) -> bool:
@@ -174,7 +174,7 @@ def read_layout(path: Path, *, drop_empty: bool = False) -> Records:
     return builder.build(path.resolve().name, str(path), lists=lists, label_words=words)
 
 
-# MERGED FROM data.readers.authors: "The authors' own files: JSON lines with ``raw`` and an integer ``label`` whose meaning the shipped facts know."
+# -- The authors' own files: JSON lines with ``raw`` and an integer ``label`` whose meaning the shipped facts know ----
 
 
 def read_authors_file(path: Path, name: str | None = None, *, drop_empty: bool = False) -> Records:

@@ -30,7 +30,7 @@ class TaskAccuracies:
 
 @dataclass(frozen=True)
 class ClassAccuracies:
-    """``recalls[c]`` holds, for each evaluated task with class c, the share of the class's texts that were recognised."""
+    """``recalls[c]`` holds, for each evaluated task with class c, the share of its texts that were recognised."""
 
     seed: int
     classes: list[str]

@@ -43,7 +43,7 @@ class AgainstShots:
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> AgainstShots:
-    """Evaluate the same classes and queries with fewer and with more examples, as many as the smallest class allows."""
+    """Evaluate the same classes and queries with fewer and more examples, as many as the smallest class allows."""
     return AgainstShots([_of_run(run, bench) for run in runs])
 
 
