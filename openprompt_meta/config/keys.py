@@ -1,23 +1,29 @@
-"""The keys of a run as data: where each stands, its type, its default and what it means.
+"""The keys of a run as data: where each stands, its type, its default and what it means; and the one a user meant.
 
-Read off the dataclasses of :mod:`openprompt_meta.config.schema` and the strings under their fields, so that a key is
-described once.
+Read off the sections of :class:`~openprompt_meta.config.schema.RunConfig`, so that a key is described once.
 """
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
-from dataclasses import MISSING, dataclass
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
-from openprompt_meta.config import schema
-from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.config.values import expectation
+from openprompt_meta.config.schema import RunConfig, component_sections
+from openprompt_meta.sections import Section, expectation, type_of
 
-__all__ = ["Key", "describe", "key_at", "section_keys", "section_types"]
+__all__ = ["FILE_KEYS", "Key", "describe", "key_at", "section_keys", "section_types", "what_was_meant"]
+
+FILE_KEYS = ("inherit", "preset")
+"""Keys of a file that are used up while loading it."""
+_CUTOFF = 0.6
+_GONE: Mapping[str, str] = {
+    "meta.bmg_steps": "It is bmg.target_steps now.",
+    "template": "There is one template; its settings stand in the section prompt_pool_template. Leave it out.",
+    "plm.model_name": "Every masked language model is loaded the same way. Leave it out.",
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Key:
     type: str
     default: object
     doc: str
-    hint: Any = dataclasses.field(repr=False, compare=False)
+    hint: Any = field(repr=False, compare=False)
 
     @property
     def section(self) -> str:
@@ -43,20 +49,17 @@ class Key:
 
 @cache
 def describe() -> tuple[Key, ...]:
-    """Every key, in the order of the schema."""
+    """Every key: those of the top level, then section by section in the order of the schema."""
     sections = section_types()
-    keys: list[Key] = []
-    for name in (field.name for field in dataclasses.fields(RunConfig)):
-        owner = sections.get(name)
-        keys += _keys_of(owner, f"{name}.") if owner else [key for key in _keys_of(RunConfig, "") if key.path == name]
-    return tuple(keys)
+    top = [key for key in _keys_of(RunConfig, "") if key.name not in sections]
+    return (*top, *(key for name, owner in sections.items() for key in _keys_of(owner, f"{name}.")))
 
 
 @cache
-def section_types() -> dict[str, type[Any]]:
-    """The dataclass of each section by its name."""
-    hints = get_type_hints(RunConfig, include_extras=True)
-    return {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
+def section_types() -> dict[str, type[Section]]:
+    """The class of each section by its name."""
+    hints = {name: info.annotation for name, info in RunConfig.model_fields.items()}
+    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Section)}
 
 
 @cache
@@ -71,46 +74,35 @@ def key_at(path: str) -> Key | None:
     return section_keys(section).get(name)
 
 
-def _keys_of(owner: type[Any], prefix: str) -> list[Key]:
-    hints = get_type_hints(owner, include_extras=True)
-    docs = _docs_of(owner)
-    keys = []
-    for field in dataclasses.fields(owner):
-        hint = hints[field.name]
-        if dataclasses.is_dataclass(hint):
+def what_was_meant(section: str, name: str, verbalizer: str = "rep_verbalizer") -> str:
+    """`` Did you mean 'meta.inner_lr'?``, or what is known here if nothing is near.
+
+    Args:
+        section: where the unknown key stands; the empty string for the top level.
+        name: the unknown key.
+        verbalizer: the chosen one; the sections of other components are not looked at.
+    """
+    gone = _GONE.get(f"{section}.{name}" if section else name)
+    if gone:
+        return f" {gone}"
+    if not section and key_at(name) is not None:
+        owner, _, own_name = name.rpartition(".")
+        return f" Dotted keys are for the command line; in a file write {own_name} in the section {owner}."
+    top = (*FILE_KEYS, *section_types()) if not section else ()
+    here = {word: word for word in top} | {key.name: key.path for key in section_keys(section).values()}
+    others = component_sections().keys() - {verbalizer}
+    elsewhere = {key.name: key.path for key in describe() if key.section not in others}
+    for options, cutoff in ((elsewhere, 1.0), (here, _CUTOFF), (elsewhere, _CUTOFF)):
+        near = difflib.get_close_matches(name.rpartition(".")[2], list(options), n=1, cutoff=cutoff)
+        if near:
+            return f" Did you mean {options[near[0]]!r}?"
+    return f" Known {'keys of ' + section if section else 'sections and keys'}: {', '.join(here)}."
+
+
+def _keys_of(owner: type[Section], prefix: str) -> Iterator[Key]:
+    for name, info in owner.model_fields.items():
+        hint = type_of(owner, name)
+        doc = " ".join((info.description or "").split())
+        if isinstance(hint, type) and issubclass(hint, Section):
             continue
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        doc = docs.get(field.name, "")
-        keys.append(Key(f"{prefix}{field.name}", expectation(hint), default, doc, hint))
-    return keys
-
-
-def _docs_of(owner: type[Any]) -> dict[str, str]:
-    """The string under each field, those of base classes included, on one line each."""
-    docs: dict[str, str] = {}
-    for ancestor in reversed(owner.__mro__):
-        docs |= _docs_by_class().get(ancestor.__name__, {})
-    return docs
-
-
-@cache
-def _docs_by_class() -> dict[str, dict[str, str]]:
-    try:
-        tree = ast.parse(inspect.getsource(schema))
-    except OSError:  # installed without sources: everything works, only the comments are missing
-        return {}
-    return {node.name: _docs_in(node) for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-def _docs_in(node: ast.ClassDef) -> dict[str, str]:
-    docs = {}
-    for statement, following in zip(node.body, node.body[1:], strict=False):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-            and isinstance(following.value.value, str)
-        ):
-            docs[statement.target.id] = " ".join(following.value.value.split())
-    return docs
+        yield Key(f"{prefix}{name}", expectation(hint), info.get_default(call_default_factory=True), doc, hint)

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config.checks import notes
-from openprompt_meta.config.format_version import KEY, brought_up_to_date, check_version
-from openprompt_meta.config.overrides import SOURCE, parse_overrides
+from openprompt_meta.config.keys import key_at
 from openprompt_meta.config.presets import PRESETS, preset
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.config.validation import config_error, read_mapping
-from openprompt_meta.config.values import show
-from openprompt_meta.config.yaml_file import YamlFile, read_yaml
+from openprompt_meta.config.validation import VERSION_KEY, check_version, config_error, notes, read_mapping
+from openprompt_meta.config.yaml_file import YamlFile, parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
+from openprompt_meta.sections import is_text, show, takes_null
 
-__all__ = ["load_config", "merged"]
+__all__ = ["load_config", "merged", "parse_overrides"]
 
 logger = logging.getLogger(__name__)
 
 MAX_DEPTH = 10
 MAX_FILES = 50
+SOURCE = "command line"
+_NULLS = ("", "~", "null", "Null", "NULL")
 
 
 def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> RunConfig:
@@ -103,13 +103,13 @@ class _Layers:
         content = {} if file.content is None else file.content
         if not isinstance(content, dict):
             raise ConfigError(f"{path} holds {show(content)}, expected sections such as plm, dataset and meta.")
-        check_version(content, file.lines.get((KEY,), str(path)))  # first: a newer form may mean anything
+        check_version(content, file.lines.get((VERSION_KEY,), str(path)))  # first: a newer form may mean anything
         for base in _bases(content, path):
             self.add_file(base, (*chain, resolved))
-        self._add(brought_up_to_date(content), file)
+        self._add(content, file)
 
     def add_overrides(self, changes: YamlFile) -> None:
-        for name in ("inherit", KEY):
+        for name in ("inherit", VERSION_KEY):
             if name in changes.content:
                 del changes.content[name]
                 self.problems.append(f"{name}: stands in a file; give that file instead. ({SOURCE})")
@@ -123,7 +123,7 @@ class _Layers:
             near = did_you_mean(name, PRESETS) if isinstance(name, str) else ""
             where = file.lines.get(("preset",), SOURCE)
             self.problems.append(f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({where})")
-        own = {key: value for key, value in content.items() if key not in ("inherit", "preset", KEY)}
+        own = {key: value for key, value in content.items() if key not in ("inherit", "preset", VERSION_KEY)}
         self.layers.append(_Layer(own, file.lines))
 
     def merge(self) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
@@ -162,3 +162,40 @@ def _bases(content: Mapping[str, Any], path: Path) -> list[Path]:
 def _preset_origins(values: Mapping[str, Any], name: str) -> dict[tuple[str, ...], str]:
     pairs = [(section, key) for section, keys in values.items() if isinstance(keys, dict) for key in keys]
     return dict.fromkeys(pairs, f"preset {name}")
+
+
+# -- ``key=value`` from the command line: ``meta.shot=1 run.seeds=[0,1,2] verbalizer=warp_verbalizer`` -----------------
+
+
+def parse_overrides(overrides: Iterable[str]) -> tuple[YamlFile, list[str]]:
+    """The overrides as one mapping, the last of each key counting, and a sentence for each that is not one."""
+    content: dict[str, Any] = {}
+    file = YamlFile(content)
+    problems = []
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        names = tuple(path.strip().split("."))
+        if not equals or not all(names):
+            problems.append(f"{override!r}: expected key=value, as in meta.shot=1. ({SOURCE})")
+            continue
+        try:
+            value = _value(".".join(names), text.strip())
+        except ConfigError as error:
+            problems.append(f"{path}: {error}")
+            continue
+        section = content
+        for name in names[:-1]:
+            if not isinstance(section.get(name), dict):
+                section[name] = {}
+            section = section[name]
+        section[names[-1]] = value
+        file.lines[names] = SOURCE
+    return file, problems
+
+
+def _value(path: str, text: str) -> Any:
+    key = key_at(path)
+    if key is not None and is_text(key.hint):
+        # A template text opens with a brace, which YAML would take for a mapping.
+        return None if takes_null(key.hint) and text in _NULLS else text
+    return parse_yaml(text, SOURCE).content

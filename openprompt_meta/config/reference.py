@@ -37,7 +37,7 @@ meta:
 - Paths such as `dataset.path` are relative to the working directory.
 - Plain values only: tags, merge keys (`<<`) and keys given twice are refused.
 
-Only the sections of the chosen `method` and `verbalizer` are used; [methods.md](methods.md) describes the methods.
+Of the sections below `run`, those of the chosen `method`, `verbalizer` and `meta.learner` are used; [methods.md](methods.md) describes the methods.
 """
 
 

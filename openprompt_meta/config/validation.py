@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, TypeVar
 
-from openprompt_meta.config.checks import Problem, cross_check
-from openprompt_meta.config.format_version import KEY, brought_up_to_date, check_version
-from openprompt_meta.config.keys import Key, section_keys, section_types
-from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
-from openprompt_meta.config.suggestions import nearest_key
-from openprompt_meta.config.values import Mismatch, convert, show
-from openprompt_meta.errors import ConfigError
+from pydantic import ValidationError
 
-__all__ = ["config_error", "config_from_mapping", "read_mapping"]
+from openprompt_meta.components import meta_learners, verbalizers
+from openprompt_meta.config.keys import key_at, section_keys, section_types, what_was_meant
+from openprompt_meta.config.schema import RunConfig, lacks_vocabulary_head
+from openprompt_meta.config.template_text import check_pieces, parse_template_text
+from openprompt_meta.errors import ConfigError, TemplateError, did_you_mean
+from openprompt_meta.sections import Problem, Section, choices, expectation, is_text, show, type_of
+
+__all__ = [
+    "FORMAT_VERSION",
+    "KNOWN_DATASETS",
+    "VERSION_KEY",
+    "check_version",
+    "config_error",
+    "config_from_mapping",
+    "notes",
+    "read_mapping",
+    "read_section",
+]
 
 KeyPath = tuple[str, ...]
 Origins = Mapping[KeyPath, str]
+S = TypeVar("S", bound=Section)
+
+VERSION_KEY = "version"
+FORMAT_VERSION = 1
+"""Raised when a file of the new form would be misread by a package that knows the old one only. A file without a
+version is of the present form: people write such files, and a run's own ``config.yaml`` has one."""
+KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
+"""The six of the paper, which are looked for in ``data/`` by themselves."""
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+_SHOWN = 80
 
 
 def config_from_mapping(
@@ -35,7 +57,7 @@ def config_from_mapping(
         ConfigError: with every problem, each under its dotted path.
     """
     check_version(mapping, source)
-    own = {name: value for name, value in brought_up_to_date(mapping).items() if name != KEY}
+    own = {name: value for name, value in mapping.items() if name != VERSION_KEY}
     config, problems = read_mapping(own, origins or {})
     if problems:
         raise config_error(source, problems)
@@ -44,11 +66,66 @@ def config_from_mapping(
 
 def read_mapping(mapping: Mapping[str, Any], origins: Origins) -> tuple[RunConfig, list[str]]:
     """The configuration, with defaults where it is wrong, and a sentence for each problem."""
-    reading = _Reading(_chosen_verbalizer(mapping))
-    config = reading.run(mapping)
-    failed = {problem.path for problem in reading.problems}
-    problems = [*reading.problems, *cross_check(config, failed)]
+    verbalizer = _chosen_verbalizer(mapping)
+
+    def meant(section: str, name: str) -> str:
+        return what_was_meant(section, name, verbalizer)
+
+    values: dict[str, Any] = {}
+    top: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, value in mapping.items():
+        owner = section_types().get(name) if isinstance(name, str) else None
+        if owner is None:
+            top[name] = value
+        elif value is None:
+            continue
+        elif isinstance(value, dict):
+            values[name], found = read_section(owner, value, name, meant)
+            problems += found
+        else:
+            text = f"got {show(value)}, expected a section with the keys {', '.join(section_keys(name))}."
+            problems.append(Problem(name, text))
+    config, found = read_section(RunConfig, {**top, **values}, "", meant)
+    problems += found
+    problems += cross_check(config, {problem.path for problem in problems})
     return config, [_sentence(problem, origins) for problem in problems]
+
+
+def read_section(
+    owner: type[S], mapping: Mapping[Any, Any], name: str, meant: Callable[[str, str], str]
+) -> tuple[S, list[Problem]]:
+    """A section, with defaults where it is wrong, and its problems.
+
+    Args:
+        owner: its class.
+        mapping: its keys.
+        name: what it is called; the empty string for the top level.
+        meant: what to say after an unknown key, from the section and the key.
+    """
+    fields = owner.model_fields
+    unknown = [key for key in mapping if not isinstance(key, str) or key not in fields]
+    problems = [_unknown(name, key, meant) for key in unknown]
+    values = {key: value for key, value in mapping.items() if isinstance(key, str) and key in fields}
+    while True:
+        try:
+            return owner.model_validate(values), problems
+        except ValidationError as error:
+            for key in dict.fromkeys(str(entry["loc"][0]) for entry in error.errors(include_url=False)):
+                hint = type_of(owner, key)
+                problems.append(Problem(f"{name}.{key}" if name else key, _mismatch(values.pop(key), hint)))
+
+
+def check_version(content: Mapping[str, Any], where: str) -> None:
+    """:class:`ConfigError` if ``content`` names a version that is not known here; ``where`` is for the message."""
+    version = content.get(VERSION_KEY, FORMAT_VERSION)
+    if type(version) is not int or version < 1:
+        raise ConfigError(f"{where}: version is {show(version)}, expected {FORMAT_VERSION}.")
+    if version > FORMAT_VERSION:
+        raise ConfigError(
+            f"{where}: the configuration is of version {show(version)}; this openprompt_meta reads versions up to "
+            f"{FORMAT_VERSION}. It was written by a newer one: update openprompt_meta, or run it with that."
+        )
 
 
 def config_error(source: str, sentences: Sequence[str]) -> ConfigError:
@@ -57,48 +134,19 @@ def config_error(source: str, sentences: Sequence[str]) -> ConfigError:
     return ConfigError("\n  ".join([f"{source} has {count}:", *sentences]))
 
 
-@dataclass
-class _Reading:
-    verbalizer: str
-    problems: list[Problem] = field(default_factory=list)
-
-    def run(self, mapping: Mapping[str, Any]) -> RunConfig:
-        values: dict[str, Any] = {}
-        for name, value in mapping.items():
-            owner = section_types().get(name) if isinstance(name, str) else None
-            if owner is not None:
-                values[name] = owner(**dict(self._section(name, value)))
-            else:
-                values |= dict(self._key("", name, value))
-        return RunConfig(**values)
-
-    def _section(self, section: str, value: object) -> Iterator[tuple[str, Any]]:
-        if value is None:
-            return
-        if not isinstance(value, dict):
-            text = f"got {show(value)}, expected a section with the keys {', '.join(section_keys(section))}."
-            self.problems.append(Problem(section, text))
-            return
-        for name, item in value.items():
-            yield from self._key(section, name, item)
-
-    def _key(self, section: str, name: object, value: object) -> Iterator[tuple[str, Any]]:
-        path = f"{section}.{_cut(name)}" if section else _cut(name)
-        key: Key | None = section_keys(section).get(name) if isinstance(name, str) else None
-        if key is None:
-            near = nearest_key(section, str(name), self.verbalizer)
-            self.problems.append(Problem(path, f"unknown key.{near}", (*filter(None, [section]), str(name))))
-            return
-        try:
-            yield key.name, convert(value, key.hint)
-        except Mismatch as mismatch:
-            self.problems.append(Problem(path, str(mismatch)))
+def _unknown(section: str, key: object, meant: Callable[[str, str], str]) -> Problem:
+    shown = str(key) if len(str(key)) <= _SHOWN else f"{str(key)[:_SHOWN]}…"
+    place = (*filter(None, [section]), str(key))
+    return Problem(f"{section}.{shown}" if section else shown, f"unknown key.{meant(section, str(key))}", place)
 
 
-def _cut(name: object, most: int = 80) -> str:
-    """A name that fits into a message, however long it is."""
-    text = str(name)
-    return text if len(text) <= most else f"{text[:most]}…"
+def _mismatch(value: object, hint: Any) -> str:
+    remedy = ""
+    if isinstance(value, str) and is_text(hint):
+        remedy = " Leave out zero bytes and what is not Unicode."
+    if isinstance(value, str) and choices(hint):
+        remedy = did_you_mean(value, choices(hint))
+    return f"got {show(value)}, expected {expectation(hint)}.{remedy}"
 
 
 def _sentence(problem: Problem, origins: Origins) -> str:
@@ -108,4 +156,188 @@ def _sentence(problem: Problem, origins: Origins) -> str:
 
 def _chosen_verbalizer(mapping: Mapping[str, Any]) -> str:
     chosen = mapping.get("verbalizer")
-    return chosen if isinstance(chosen, str) and chosen in VERBALIZER_SECTIONS else RunConfig.verbalizer
+    default: str = RunConfig.model_fields["verbalizer"].default
+    return chosen if isinstance(chosen, str) and chosen in verbalizers() else default
+
+
+# -- what single keys cannot tell: values that are each fine and do not go together -----------------------------------
+
+Check = Callable[[RunConfig], Iterator[Problem]]
+_CHECKS: list[tuple[tuple[str, ...], Check]] = []
+
+
+def cross_check(config: RunConfig, failed: Set[str] = frozenset()) -> list[Problem]:
+    """All problems between keys, leaving out checks of keys that already ``failed`` by themselves."""
+    problems: list[Problem] = []
+    for keys, check in _CHECKS:
+        involved = {*keys, *(key.partition(".")[0] for key in keys)}
+        if not involved & failed:
+            problems += (problem for problem in check(config) if problem.path not in failed)
+    return problems
+
+
+def notes(config: RunConfig) -> list[str]:
+    """Remarks on a configuration that runs, but perhaps not as it was meant."""
+    found = []
+    if config.dataset.split_counts is not None and config.dataset.splits != "random":
+        found.append("dataset.split_counts has no effect without dataset.splits: random.")
+    if config.meta.min_gain > 0 and config.meta.patience is None:
+        found.append("meta.min_gain has no effect without meta.patience.")
+    if not config.meta.first_order and not meta_learners()[config.meta.learner].second_order:
+        found.append(
+            f"meta.first_order: false has no effect with meta.learner: {config.meta.learner}, which has no second "
+            "derivatives."
+        )
+    if config.meta.validate_every > config.meta.iterations:
+        found.append(
+            f"meta.validate_every = {config.meta.validate_every} is above meta.iterations = "
+            f"{config.meta.iterations}: there is no validation on the way."
+        )
+    return found
+
+
+def _checks(*keys: str) -> Callable[[Check], Check]:
+    """Register a check of ``keys``."""
+
+    def register(check: Check) -> Check:
+        _CHECKS.append((keys, check))
+        return check
+
+    return register
+
+
+@_checks("method", "plm.model_path", "verbalizer")
+def _verbalizer(config: RunConfig) -> Iterator[Problem]:
+    if not config.method_declaration.uses_verbalizer:
+        return
+    yield from config.verbalizer_section.problems(config.verbalizer)
+    if not lacks_vocabulary_head(config.plm.model_path):
+        return
+    for key, value, remedy in config.verbalizer_section.head_needed_by():
+        path = f"{config.verbalizer}.{key}" if key else "verbalizer"
+        instead = f"set {config.verbalizer}.{remedy}" if key else f"use {remedy}"
+        yield Problem(
+            path,
+            f"{value} needs a model with a vocabulary head, and plm.model_path: {config.plm.model_path} has none. "
+            "minilm-mlm has one, and so have masked language models such as bert-base-uncased, roberta-base or "
+            f"microsoft/mpnet-base; or {instead}.",
+        )
+
+
+@_checks("method", "meta", "plm")
+def _method(config: RunConfig) -> Iterator[Problem]:
+    yield from config.method_section.problems(config)
+
+
+@_checks("prompt_pool_template.text")
+def _template_text(config: RunConfig) -> Iterator[Problem]:
+    try:
+        check_pieces(parse_template_text(config.prompt_pool_template.text))
+    except TemplateError as error:
+        yield Problem("prompt_pool_template.text", str(error))
+
+
+@_checks("prompt_pool_template.top_n", "prompt_pool_template.num_prompts")
+def _top_n(config: RunConfig) -> Iterator[Problem]:
+    template = config.prompt_pool_template
+    if template.top_n is not None and template.top_n > template.num_prompts:
+        yield Problem(
+            "prompt_pool_template.top_n",
+            f"got {template.top_n}, expected at most num_prompts = {template.num_prompts}. "
+            "Leave it out to attend to every prompt.",
+        )
+
+
+@_checks("prompt_pool_template.prompt_length", "dataset.max_seq_length")
+def _room_for_the_text(config: RunConfig) -> Iterator[Problem]:
+    length, budget = config.prompt_pool_template.prompt_length, config.dataset.max_seq_length
+    # [CLS], [SEP], [MASK] and one token of text at the very least; the template itself counts its words when built.
+    if length + 4 > budget:
+        yield Problem(
+            "prompt_pool_template.prompt_length",
+            f"got {length}, which leaves no room for a text within dataset.max_seq_length = {budget}.",
+        )
+
+
+@_checks("dataset.name", "dataset.path", "dataset.format")
+def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
+    dataset = config.dataset
+    if not dataset.name.strip() or Path(dataset.name).is_absolute() or ".." in Path(dataset.name).parts:
+        # It names the run's folder too, which must not end up somewhere else.
+        yield Problem("dataset.name", f"got {dataset.name!r:.80}, expected a name. A path belongs in dataset.path.")
+        return
+    if dataset.name == "demo" and dataset.path is not None:
+        yield Problem(
+            "dataset.name",
+            f"is demo, which ships with the package, but dataset.path = {dataset.path!r} is given too. "
+            "Name your data set, or leave out the path.",
+        )
+    known = ("demo", *KNOWN_DATASETS)
+    if dataset.path is None and dataset.name not in known and dataset.format != "huggingface":
+        yield Problem(
+            "dataset.path",
+            f"is needed for dataset.name = {dataset.name!r}: a folder or a file. Without a path there are "
+            f"{', '.join(known)}, and any name with dataset.format: huggingface.{did_you_mean(dataset.name, known)}",
+        )
+
+
+@_checks("dataset.splits", "dataset.split_counts", "meta.way")
+def _random_splits(config: RunConfig) -> Iterator[Problem]:
+    counts = config.dataset.split_counts
+    if config.dataset.splits != "random":
+        return
+    if counts is None:
+        yield Problem(
+            "dataset.split_counts",
+            "is needed for dataset.splits: random: how many classes for training, validation and test, "
+            "as in [20, 8, 8].",
+        )
+    elif len(counts) != 3 or min(counts) < config.meta.way:
+        yield Problem(
+            "dataset.split_counts",
+            f"got {counts}, expected three numbers, for training, validation and test, each at least "
+            f"meta.way = {config.meta.way}.",
+        )
+
+
+@_checks("meta.first_order", "plm.attn_implementation")
+def _second_order(config: RunConfig) -> Iterator[Problem]:
+    if not config.meta.first_order and config.plm.attn_implementation == "sdpa":
+        yield Problem(
+            "plm.attn_implementation",
+            "sdpa has no second derivatives, which meta.first_order: false needs. Use eager, or leave it out.",
+        )
+
+
+@_checks("method", "plm.precision", "run.device")
+def _tuned_model(config: RunConfig) -> Iterator[Problem]:
+    if not config.tunes_model:
+        return
+    if config.plm.precision == "float16":
+        yield Problem(
+            "plm.precision",
+            f"got float16, but method: {config.method} tunes the language model, and float16 loses small gradients. "
+            "Use bfloat16, auto or float32.",
+        )
+    if config.plm.precision == "bfloat16" and config.run.device == "mps":
+        yield Problem(
+            "plm.precision",
+            f"got bfloat16, but method: {config.method} tunes the language model, which is done in float32 on mps. "
+            "Use float32.",
+        )
+
+
+@_checks("run.seeds")
+def _seeds(config: RunConfig) -> Iterator[Problem]:
+    seeds = config.run.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        yield Problem("run.seeds", f"got {seeds}, expected at least one seed and none of them twice.")
+
+
+@_checks("run.device")
+def _device(config: RunConfig) -> Iterator[Problem]:
+    device = config.run.device
+    if device not in _DEVICES and not re.fullmatch(r"cuda:\d{1,3}", device):
+        yield Problem(
+            "run.device", f"got {device!r}, expected auto, cpu, cuda, cuda:1 or mps.{did_you_mean(device, _DEVICES)}"
+        )

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from typing import Any
 
 import yaml
 
-from openprompt_meta.config.format_version import FORMAT_VERSION, KEY
 from openprompt_meta.config.keys import Key, describe
-from openprompt_meta.config.schema import (
-    METHOD_SECTION_OF,
-    METHOD_SECTIONS,
-    VERBALIZER_SECTIONS,
-    RunConfig,
-)
+from openprompt_meta.config.schema import RunConfig, component_sections
+from openprompt_meta.config.validation import FORMAT_VERSION, VERSION_KEY
 
 __all__ = ["to_mapping", "to_yaml"]
 
@@ -25,15 +19,15 @@ _LINE_BREAKS = frozenset("\n\r\x85\u2028\u2029")  # to YAML
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain dictionaries, lists and values."""
-    return dataclasses.asdict(config)
+    return config.model_dump()
 
 
 def to_yaml(config: RunConfig) -> str:
     """The configuration as YAML with what each key means as a comment.
 
-    Sections of verbalizers and methods that are not chosen are left out if they hold nothing but defaults.
+    Sections of components that are not in use are left out if they hold nothing but defaults.
     """
-    lines = ["# Form of this file.", f"{KEY}: {FORMAT_VERSION}", ""]
+    lines = ["# Form of this file.", f"{VERSION_KEY}: {FORMAT_VERSION}", ""]
     open_section = ""
     for key in describe():
         if _is_idle(key.section, config):
@@ -64,6 +58,5 @@ def _scalar(value: object) -> str:
 
 
 def _is_idle(section: str, config: RunConfig) -> bool:
-    owner = {**VERBALIZER_SECTIONS, **METHOD_SECTIONS}.get(section)
-    chosen = (config.verbalizer, METHOD_SECTION_OF.get(config.method, config.method))
-    return owner is not None and section not in chosen and getattr(config, section) == owner()
+    owner = component_sections().get(section)
+    return owner is not None and section not in config.sections_in_use and getattr(config, section) == owner()
