@@ -46,7 +46,7 @@ _OURS: Mapping[Kind, str] = {
     "verbalizers": "openprompt_meta.verbalizers.declarations:VERBALIZERS",
     "methods": "openprompt_meta.methods.declarations:METHODS",
     "meta_learners": "openprompt_meta.learners.declarations:META_LEARNERS",
-    "readers": "openprompt_meta.data.readers:READERS",
+    "readers": "openprompt_meta.data.readers.declarations:READERS",
     "figures": "openprompt_meta.report.figures:FIGURES",
 }
 
@@ -124,9 +124,14 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class VerbalizerDeclaration(Declaration):
-    """A verbalizer: its class takes ``tokenizer``, ``model`` and the keys of its section."""
+    """A verbalizer: its class takes ``tokenizer``, ``model`` and the keys of its section.
+
+    Attributes:
+        openprompt_lr: step size for its parameters in OpenPrompt's own runners; nothing if it has none to be stepped.
+    """
 
     config: type[VerbalizerSection] = VerbalizerSection
+    openprompt_lr: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,13 +170,15 @@ class Recognises(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderDeclaration(Declaration):
-    """A reader of labelled texts, by its name in ``dataset.format``.
+    """A reader of labelled texts, by its name in ``dataset.format``: a function of a ``Source`` that gives ``Records``.
 
     Attributes:
         recognises: for ``dataset.format: auto``; a reader without is used by name only.
+        by_name: whether it finds a data set by ``dataset.name`` alone, as on a hub; the others need a path.
     """
 
     recognises: Recognises | None = None
+    by_name: bool = False
 
 
 def verbalizers() -> Mapping[str, VerbalizerDeclaration]:

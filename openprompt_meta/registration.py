@@ -6,11 +6,11 @@ from openprompt.data_utils import PROCESSORS
 from openprompt.plms import _MODEL_CLASSES, ModelClass
 from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
 
+from openprompt_meta.components import verbalizers
 from openprompt_meta.encoder.loading import load_model, load_model_config, load_tokenizer
 from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 from openprompt_meta.openprompt_runs.processor import PROCESSOR_CLASSES
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
-from openprompt_meta.verbalizers.declarations import verbalizer_classes
 
 __all__ = ["register"]
 
@@ -34,7 +34,7 @@ def register() -> None:
     those run.
     """
     TEMPLATE_CLASS["prompt_pool_template"] = PromptPoolTemplate
-    VERBALIZER_CLASS.update(verbalizer_classes())
+    VERBALIZER_CLASS.update({name: declaration.load() for name, declaration in verbalizers().items()})
     # OpenPrompt asks each of three classes in turn; the table's types are whatever has a from_pretrained.
     _MODEL_CLASSES["mlm"] = ModelClass(
         config=_Config, tokenizer=_Tokenizer, model=_Model, wrapper=MaskedLMTokenizerWrapper

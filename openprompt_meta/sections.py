@@ -13,8 +13,18 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import CoreSchema, core_schema
+
+from openprompt_meta.errors import did_you_mean
 
 __all__ = [
     "Choice",
@@ -33,6 +43,7 @@ __all__ = [
     "choices",
     "expectation",
     "is_text",
+    "mismatch",
     "show",
     "takes_null",
     "type_of",
@@ -75,7 +86,7 @@ class Choice:
     options: Callable[[], Iterable[str]]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """pydantic's hook: the text, and then the choice."""
+        """Pydantic's hook: the text, and then the choice."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def _checked(self, name: str) -> str:
@@ -111,6 +122,20 @@ Positive = Annotated[_Number, Gt(0)]
 NonNegative = Annotated[_Number, Ge(0)]
 Proportion = Annotated[_Number, Ge(0), Le(1)]
 LearningRate = Positive
+
+
+def mismatch(value: object, hint: Any) -> str | None:
+    """What is wrong with a value for a key of this type, as a sentence, if anything is."""
+    try:
+        TypeAdapter(hint, config=Section.model_config).validate_python(value)
+    except ValidationError:
+        remedy = ""
+        if isinstance(value, str) and is_text(hint):
+            remedy = " Leave out zero bytes and what is not Unicode."
+        if isinstance(value, str) and choices(hint):
+            remedy = did_you_mean(value, choices(hint))
+        return f"got {show(value)}, expected {expectation(hint)}.{remedy}"
+    return None
 
 
 def type_of(owner: type[Section], key: str) -> Any:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from openprompt_meta.classifier.model_card import model_card
 from openprompt_meta.classifier.pretrained import MetaLearned
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.errors import ArtefactError, OpenPromptMetaError, TemplateError
 from openprompt_meta.files import folder_writer, leftovers_beside, read_limited, write_atomic
 from openprompt_meta.prompts.pool import PromptPool
@@ -72,8 +73,6 @@ FILES = (DESCRIPTION, TENSORS, SUPPORT, POOL, POOL_TENSORS, CARD)
 # Names of the tensors in TENSORS.
 META_POOL, VERBALIZER, FEATURES = "meta_pool.", "verbalizer.", "features"
 
-_META_KEYS = ("inner_lr", "inner_steps_eval", "loss", "label_embeddings", "first_order")
-
 
 @dataclass(frozen=True)
 class Stored:
@@ -96,16 +95,9 @@ def is_artefact(folder: str | os.PathLike[str]) -> bool:
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    """What a classifier needs of a run's configuration; the device is not in it, being a matter of the machine."""
-    return {
-        "plm": asdict(config.plm),
-        "dataset": {"max_seq_length": config.dataset.max_seq_length},
-        "template": config.template,
-        config.template: asdict(getattr(config, config.template)),
-        "verbalizer": config.verbalizer,
-        config.verbalizer: asdict(getattr(config, config.verbalizer)),
-        "meta": {name: getattr(config.meta, name) for name in _META_KEYS},
-    }
+    """The whole configuration but for the device, which is a matter of the machine."""
+    settings = to_mapping(config)
+    return {**settings, "run": {key: value for key, value in settings["run"].items() if key != "device"}}
 
 
 # -- Reading a classifier: everything is checked, nothing is executed, no language model is loaded --------------------
@@ -117,7 +109,7 @@ T = TypeVar("T")
 
 
 def read_artefact(folder: str | os.PathLike[str]) -> Stored:
-    """What :func:`~openprompt_meta.use.artefact.write_artefact` wrote.
+    """What :func:`~openprompt_meta.classifier.artefact.write_artefact` wrote.
 
     Raises:
         ArtefactError: it is missing, damaged, of another kind or of a later version, with the reason.
@@ -184,7 +176,7 @@ def _stored(folder: Path, description: dict[str, Any]) -> Stored:
     config = config_from_mapping(_entry(where, description, "settings", dict), source=f"'settings' in {where}")
     tensors = _read_tensors(folder / TENSORS)
     meta = MetaLearned(
-        config=replace(config, plm=replace(config.plm, model_path=_entry(where, base, "name", str))),
+        config=config.with_values({"plm.model_path": _entry(where, base, "name", str)}),
         pool=_pool(folder / TENSORS, _with_prefix(tensors, META_POOL), config),
         seed=_entry(where, description, "seed", int),
         fingerprint=_entry(where, base, "weights_sha256", str),
@@ -431,8 +423,9 @@ def _json(content: object) -> str:
 
 def _same(one: Stored, other: Stored) -> bool:
     """Whether two are equal, to the bit, in everything that predictions depend on."""
+    device = {"run.device": "auto"}
     return (
-        settings_of(one.meta.config) == settings_of(other.meta.config)
+        one.meta.config.with_values(device) == other.meta.config.with_values(device)
         and one.meta.seed == other.meta.seed
         and _equal(one.meta.pool, other.meta.pool)
         and _same_task(one.task, other.task)

@@ -361,10 +361,10 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         meta = self._meta_learned()
         base = base_model_of(meta)
         words = None if label_words is None else checked_label_words(label_words, classes)
-        if words is not None and not _uses_words(meta):
+        if words is not None and not meta.config.uses_words:
             raise VerbalizerError(
-                "Label words were given, but they have no say: mix_lambda is 1. Set mix_lambda below 1 (which needs a "
-                "model with a vocabulary head), or leave them out."
+                "Label words were given, but they contribute nothing: mix_lambda is 1. Set mix_lambda below 1 (which "
+                "needs a model with a vocabulary head), or leave them out."
             )
         numbers = {name: i for i, name in enumerate(classes)}
         own = tuple(numbers[label] for label in labels)
@@ -534,8 +534,3 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
 
 def _array(classes: Sequence[Label]) -> np.ndarray[Any, Any]:
     return np.array(list(classes))
-
-
-def _uses_words(meta: MetaLearned) -> bool:
-    section = getattr(meta.config, meta.config.verbalizer)
-    return meta.config.verbalizer == "dart_verbalizer" or getattr(section, "mix_lambda", 0.0) < 1.0

@@ -6,13 +6,14 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 from openprompt_meta.classifier.base_model import BaseModel, load_base_model
+from openprompt_meta.config.keys import key_at
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import (
     CheckpointError,
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_ARGUMENTS = {"meta.inner_steps_eval": "inner_steps", "plm.model_path": "base_model"}
+"""Arguments of the classifier that are not called as their key is."""
 
 # -- Pools as tensors by name: a fresh one, that of a run, and the template around one --------------------------------
 
@@ -79,7 +83,7 @@ def template_with(base: BaseModel, config: RunConfig, pool: Tensors) -> PromptPo
 
 
 def _new_template(base: BaseModel, config: RunConfig, init: str = "random", seed: int = 0) -> PromptPoolTemplate:
-    settings = {**asdict(config.prompt_pool_template), "init": init}
+    settings = {**config.prompt_pool_template.model_dump(), "init": init}
     template = PromptPoolTemplate(
         base.loaded.model, base.loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
     )
@@ -130,36 +134,39 @@ def changed(config: RunConfig, changes: Changes) -> RunConfig:
     Raises:
         ConfigError: a change is out of its range, or the verbalizer has no λ.
     """
-    config = replace(config, plm=replace(config.plm, dropout=False))
     steps, rate, mix = changes.inner_steps, changes.inner_lr, changes.mix_lambda
-    if steps is not None:
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise ConfigError(f"inner_steps is {steps!r}; expected a whole number from 0, or None for the run's own.")
-        config = replace(config, meta=replace(config.meta, inner_steps_eval=steps))
-    if rate is not None:
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
-            raise ConfigError(f"inner_lr is {rate!r}; expected a number above 0, or None for the run's own.")
-        config = replace(config, meta=replace(config.meta, inner_lr=float(rate)))
+    values: dict[str, Any] = {"plm.dropout": False}
     if changes.base_model is not None:
-        config = replace(config, plm=replace(config.plm, model_path=os.fspath(changes.base_model)))
+        values["plm.model_path"] = os.fspath(changes.base_model)
     if changes.device is not None:
-        config = replace(config, run=replace(config.run, device=changes.device))
-    section = getattr(config, config.verbalizer)
+        values["run.device"] = changes.device
+    if steps is not None:
+        values["meta.inner_steps_eval"] = steps
+    if rate is not None:
+        values["meta.inner_lr"] = rate
     if mix is not None:
-        if not hasattr(section, "mix_lambda"):
+        if key_at(f"{config.verbalizer}.mix_lambda") is None:
             raise ConfigError(
                 f"mix_lambda is {mix!r}, but {config.verbalizer} has label words alone and mixes nothing."
             )
-        if isinstance(mix, bool) or not isinstance(mix, int | float) or not 0 <= mix <= 1:
-            raise ConfigError(f"mix_lambda is {mix!r}; expected a number from 0 (label words alone) to 1 (none).")
-        section = replace(section, mix_lambda=float(mix))
-    if getattr(section, "centring", None) == "transductive":
+        values[f"{config.verbalizer}.mix_lambda"] = mix
+    if config.transductive:
         logger.warning(
             "The run centred features over the texts under prediction (transductive). A classifier sees them one by "
             "one, so it centres over the support set instead."
         )
-        section = replace(section, centring="support")
-    return replace(config, **{config.verbalizer: section})
+        values[f"{config.verbalizer}.centring"] = "support"
+    _require_fitting(values)
+    return config.with_values(values)
+
+
+def _require_fitting(values: Mapping[str, Any]) -> None:
+    """Refuse values that a YAML could not have at these keys."""
+    for path, value in values.items():
+        key = key_at(path)
+        problem = None if key is None else mismatch(value, key.hint)
+        if key is not None and problem is not None:
+            raise ConfigError(f"{_ARGUMENTS.get(path, key.name)}: {problem} None leaves it as the run has it.")
 
 
 def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -> MetaLearned:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from openprompt_meta.config.schema import MethodName, RunConfig
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.methods.language_model import load_language_model
-from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.registry import build_method
+from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs.checkpoint import load_pool
 from openprompt_meta.runs.evaluation import TasksSummary, evaluate_tasks, summarise_tasks
 from openprompt_meta.runs.folder import RunFolder
@@ -91,8 +90,8 @@ class QuickStart:
         ]
         return list(episode.classes), classified
 
-    def _method(self, name: MethodName = "metaprompter") -> Method:
-        return build_method(replace(self.config, method=name), self._loaded, self._dataset, self._seed)
+    def _method(self, name: str = "metaprompter") -> Method:
+        return build_method(self.config.model_copy(update={"method": name}), self._loaded, self._dataset, self._seed)
 
     def _trained(self) -> Method:
         method = self._method()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from openprompt_meta.components import readers
 from openprompt_meta.data.checks import DROPPABLE, ERRORS, CheckReport, check, dropped
 from openprompt_meta.data.downloading import AUTHORS_FILES, download
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
@@ -17,8 +18,9 @@ from openprompt_meta.data.loading import (
     with_label_words,
     word_sources,
 )
-from openprompt_meta.data.readers.files import read_layout
-from openprompt_meta.data.readers.find import DEMO, FORMATS, read_records
+from openprompt_meta.data.readers.files import DEMO, read_layout
+from openprompt_meta.data.readers.find import read_records
+from openprompt_meta.data.readers.records import Source
 from openprompt_meta.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "would spoil an evaluation: " + "; ".join(f"{code}: {text}" for code, text in ERRORS.items()) + ".",
     )
     checking.add_argument("source", help="'demo', a folder or file, the name of a known set, or hf:NAME")
-    checking.add_argument("--format", choices=FORMATS, default="auto", help="what the source is (default: look at it)")
+    checking.add_argument(
+        "--format", choices=("auto", *readers()), default="auto", help="what the source is (default: look at it)"
+    )
     checking.add_argument(
         "--name", help="what the data set is called, such as hwu64 (default: the folder's or file's name)"
     )
@@ -186,7 +190,7 @@ class _Entry(NamedTuple):
 
 
 def _demo_entry() -> _Entry:
-    demo = read_layout(DEMO)
+    demo = read_layout(Source(where=DEMO))
     return _Entry(
         name="demo",
         title="Everyday intents (ships with the package)",

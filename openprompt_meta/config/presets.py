@@ -18,7 +18,6 @@ _INTENTS = ("hwu64", "liu54", "demo")
 AUTHORS: Mapping[str, Any] = {
     "plm": {"dropout": True},
     "dataset": {"max_seq_length": 220},
-    "template": "prompt_pool_template",
     "prompt_pool_template": {
         "text": _TEXT.format(prefix="Topic is"),
         "num_prompts": 8,

@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=Section)
+C = TypeVar("C", bound="_Core")
 
 
 def lacks_vocabulary_head(model_path: str) -> bool:
@@ -230,6 +231,16 @@ class _Core(Section):
         (found,) = (self.section_of(one) for one in _components() if one.config is kind)
         assert isinstance(found, kind)  # noqa: S101 - for the type checker
         return found
+
+    def with_values(self: C, values: Mapping[str, Any]) -> C:
+        """The same but for some keys by their dotted paths. As little is checked as by pydantic's ``model_copy``."""
+        sections: dict[str, dict[str, Any]] = {}
+        top: dict[str, Any] = {}
+        for path, value in values.items():
+            section, _, key = path.rpartition(".")
+            (sections.setdefault(section, {}) if section else top)[key] = value
+        changed = {name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()}
+        return self.model_copy(update={**top, **changed})
 
     @property
     def method_declaration(self) -> MethodDeclaration:

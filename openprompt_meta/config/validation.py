@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from openprompt_meta.components import meta_learners, verbalizers
-from openprompt_meta.config.keys import key_at, section_keys, section_types, what_was_meant
+from openprompt_meta.components import meta_learners, readers, verbalizers
+from openprompt_meta.config.keys import section_keys, section_types, what_was_meant
 from openprompt_meta.config.schema import RunConfig, lacks_vocabulary_head
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
 from openprompt_meta.errors import ConfigError, TemplateError, did_you_mean
-from openprompt_meta.sections import Problem, Section, choices, expectation, is_text, show, type_of
+from openprompt_meta.sections import Problem, Section, mismatch, show, type_of
 
 __all__ = [
     "FORMAT_VERSION",
@@ -107,13 +107,13 @@ def read_section(
     unknown = [key for key in mapping if not isinstance(key, str) or key not in fields]
     problems = [_unknown(name, key, meant) for key in unknown]
     values = {key: value for key, value in mapping.items() if isinstance(key, str) and key in fields}
-    while True:
-        try:
-            return owner.model_validate(values), problems
-        except ValidationError as error:
-            for key in dict.fromkeys(str(entry["loc"][0]) for entry in error.errors(include_url=False)):
-                hint = type_of(owner, key)
-                problems.append(Problem(f"{name}.{key}" if name else key, _mismatch(values.pop(key), hint)))
+    try:
+        return owner.model_validate(values), problems
+    except ValidationError as error:
+        for key in dict.fromkeys(str(entry["loc"][0]) for entry in error.errors(include_url=False)):
+            text = mismatch(values.pop(key), type_of(owner, key))
+            problems.append(Problem(f"{name}.{key}" if name else key, text or str(error)))
+    return owner.model_validate(values), problems
 
 
 def check_version(content: Mapping[str, Any], where: str) -> None:
@@ -138,15 +138,6 @@ def _unknown(section: str, key: object, meant: Callable[[str, str], str]) -> Pro
     shown = str(key) if len(str(key)) <= _SHOWN else f"{str(key)[:_SHOWN]}…"
     place = (*filter(None, [section]), str(key))
     return Problem(f"{section}.{shown}" if section else shown, f"unknown key.{meant(section, str(key))}", place)
-
-
-def _mismatch(value: object, hint: Any) -> str:
-    remedy = ""
-    if isinstance(value, str) and is_text(hint):
-        remedy = " Leave out zero bytes and what is not Unicode."
-    if isinstance(value, str) and choices(hint):
-        remedy = did_you_mean(value, choices(hint))
-    return f"got {show(value)}, expected {expectation(hint)}.{remedy}"
 
 
 def _sentence(problem: Problem, origins: Origins) -> str:
@@ -273,11 +264,12 @@ def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
             "Name your data set, or leave out the path.",
         )
     known = ("demo", *KNOWN_DATASETS)
-    if dataset.path is None and dataset.name not in known and dataset.format != "huggingface":
+    hubs = [reader.name for reader in readers().values() if reader.by_name]
+    if dataset.path is None and dataset.name not in known and dataset.format not in hubs:
         yield Problem(
             "dataset.path",
             f"is needed for dataset.name = {dataset.name!r}: a folder or a file. Without a path there are "
-            f"{', '.join(known)}, and any name with dataset.format: huggingface.{did_you_mean(dataset.name, known)}",
+            f"{', '.join(known)}, and any name with dataset.format: {' or '.join(hubs)}.{did_you_mean(dataset.name, known)}",
         )
 
 

@@ -18,15 +18,16 @@ _LINE_BREAKS = frozenset("\n\r\x85\u2028\u2029")  # to YAML
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain dictionaries, lists and values."""
-    return config.model_dump()
+    """The configuration as plain dictionaries, lists and values.
+
+    Sections of components that are not in use are left out if they hold nothing but defaults: what a package offers
+    that happens to be installed is no part of a run.
+    """
+    return {name: value for name, value in config.model_dump().items() if not _is_idle(name, config)}
 
 
 def to_yaml(config: RunConfig) -> str:
-    """The configuration as YAML with what each key means as a comment.
-
-    Sections of components that are not in use are left out if they hold nothing but defaults.
-    """
+    """The content of :func:`to_mapping` as YAML, with what each key means as a comment."""
     lines = ["# Form of this file.", f"{VERSION_KEY}: {FORMAT_VERSION}", ""]
     open_section = ""
     for key in describe():

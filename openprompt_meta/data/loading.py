@@ -18,7 +18,6 @@ from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.data.label_words import label_words_from, read_label_words, resolve_label_words
 from openprompt_meta.data.readers.find import read_records
-from openprompt_meta.data.readers.processor import read_processor
 from openprompt_meta.data.readers.records import ClassNames, Records
 from openprompt_meta.data.splits import ClassSplit, random_class_split, read_class_splits
 from openprompt_meta.errors import DataError, did_you_mean
@@ -57,7 +56,7 @@ def load(
 
     Args:
         source: see :func:`openprompt_meta.data.read`, which takes the options up to ``revision``; or what a reader
-            gave, for example ``read_processor(AgnewsProcessor(), "datasets/agnews")``.
+            gave, for example ``read_examples(AgnewsProcessor(), "datasets/agnews")``.
         format: see :func:`~openprompt_meta.data.read`.
         name: see :func:`~openprompt_meta.data.read`.
         root: see :func:`~openprompt_meta.data.read`.
@@ -290,8 +289,8 @@ def _warn_of_conflicts(dataset: TextDataset) -> None:
 def open_dataset(section: DatasetSection) -> TextDataset:
     """Read, split and check the data of a ``dataset`` section. :class:`DataError` if that cannot be done."""
     return load(
-        _source(section),
-        format="auto" if section.format == "processor" else section.format,
+        section.path or section.name,
+        format=section.format,
         name=section.name,
         text_column=section.text_column,
         label_column=section.label_column,
@@ -304,16 +303,3 @@ def open_dataset(section: DatasetSection) -> TextDataset:
         drop=section.drop,
         min_samples=section.min_samples,
     )
-
-
-def _source(section: DatasetSection) -> str | Records:
-    if section.format == "processor":
-        from openprompt.data_utils import PROCESSORS
-
-        if section.name not in PROCESSORS:
-            raise DataError(
-                f"OpenPrompt has no data processor {section.name!r}.{did_you_mean(section.name, PROCESSORS)} "
-                f"It has: {', '.join(sorted(PROCESSORS))}."
-            )
-        return read_processor(PROCESSORS[section.name](), section.path or ".")
-    return section.path or (f"hf:{section.name}" if section.format == "huggingface" else section.name)

@@ -24,6 +24,12 @@ from openprompt_meta.learners.baselines import (
 )
 from openprompt_meta.learners.task import TaskLearner
 from openprompt_meta.methods.building import pool_template, task_sources
+from openprompt_meta.methods.declarations import (
+    ContrastiveSection,
+    FineTuningSection,
+    LogisticRegressionSection,
+    NearestNeighboursSection,
+)
 from openprompt_meta.methods.language_model import build_texts, own_copy, parameters_of, product_precision
 from openprompt_meta.methods.method import Method
 
@@ -124,7 +130,7 @@ def _labelled(batch: dict[str, Tensor], labels: Sequence[int] | None, loaded: Lo
 def build_mask_prototypes(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
-    """Class means of the [MASK]'s features; arguments as for ``registry.build_method``."""
+    """Class means of the [MASK]'s features; arguments as for ``build_method``."""
     template = pool_template(config, loaded, dataset, seed)
     sources = task_sources(
         config,
@@ -148,7 +154,12 @@ def build_logistic_regression(
     """A logistic regression of mean-pooled features."""
     weights = config.meta.way * (loaded.model.config.hidden_size + 1)
     return _of_mean_features(
-        config, loaded, dataset, seed, logistic_regression(config.logistic_regression.strength), weights
+        config,
+        loaded,
+        dataset,
+        seed,
+        logistic_regression(config.settings(LogisticRegressionSection).strength),
+        weights,
     )
 
 
@@ -156,7 +167,7 @@ def build_nearest_neighbours(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
     """The nearest neighbours among mean-pooled features."""
-    neighbours = config.nearest_neighbours.neighbours or config.meta.shot
+    neighbours = config.settings(NearestNeighboursSection).neighbours or config.meta.shot
     return _of_mean_features(config, loaded, dataset, seed, nearest_neighbours(neighbours), 0)
 
 
@@ -175,8 +186,8 @@ def _of_mean_features(
 def build_fine_tuning(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
-    """The encoder and a linear head; arguments as for ``registry.build_method``."""
-    section = config.fine_tuning
+    """The encoder and a linear head; arguments as for ``build_method``."""
+    section = config.settings(FineTuningSection)
     loaded = own_copy(loaded)
     learner = HeadLearner(loaded.model.base_model, section.lr, section.head_lr, **_common(config, seed))
     return _method(config, loaded, dataset, seed, learner, section.steps)
@@ -186,9 +197,9 @@ def build_contrastive(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
     """The encoder on pairs of texts, and a logistic regression of its features."""
-    section = config.contrastive
+    section = config.settings(ContrastiveSection)
     loaded = own_copy(loaded)
-    fit = logistic_regression(config.logistic_regression.strength)
+    fit = logistic_regression(config.settings(LogisticRegressionSection).strength)
     learner = ContrastiveLearner(loaded.model.base_model, section.lr, fit, section.pairs, **_common(config, seed))
     return _method(config, loaded, dataset, seed, learner, section.steps)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 
+from openprompt_meta.components import meta_learners, verbalizers
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.episodes import EpisodeSampler
@@ -16,18 +16,12 @@ from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.learners.adapters import Adapter
 from openprompt_meta.learners.inner import InnerLoop
-from openprompt_meta.learners.meta import (
-    BmgLearner,
-    GradientLearner,
-    MamlLearner,
-    ReptileLearner,
-)
+from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import new_optimizer
 from openprompt_meta.methods.language_model import product_precision
 from openprompt_meta.methods.method import TaskSource, Texts
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
-from openprompt_meta.verbalizers.declarations import verbalizer_classes
 
 __all__ = ["inner_loop", "meta_learner", "pool_template", "task_sources", "verbalizer_of"]
 
@@ -38,7 +32,7 @@ def pool_template(
     """The template of the configuration's section, with ``others`` in place of what stands there."""
     # What the prompts start from must not know the classes they will be tested on.
     words = {name: dataset.label_words[name] for name in dataset.train.classes if name in dataset.label_words}
-    settings = {**asdict(config.prompt_pool_template), "label_words": words, **others}
+    settings = {**config.prompt_pool_template.model_dump(), "label_words": words, **others}
     template: PromptPoolTemplate = PromptPoolTemplate(
         loaded.model, loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
     ).to(loaded.model.device)
@@ -47,11 +41,10 @@ def pool_template(
 
 def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVerbalizer:
     """The chosen verbalizer; classes and their words come with each task."""
-    settings: dict[str, Any] = asdict(getattr(config, config.verbalizer))
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # for a verbalizer that starts at random
-        verbalizer: EpisodicVerbalizer = verbalizer_classes()[config.verbalizer](
-            tokenizer=loaded.tokenizer, model=loaded.model, **settings
+        verbalizer: EpisodicVerbalizer = verbalizers()[config.verbalizer].load()(
+            tokenizer=loaded.tokenizer, model=loaded.model, **config.verbalizer_section.model_dump()
         )
     return verbalizer
 
@@ -89,11 +82,16 @@ def meta_learner(
     meta = config.meta
     parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
     optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
-    common: dict[str, Any] = {"inner_steps": meta.inner_steps, "adapter": adapter}
-    if meta.learner == "bmg":
-        return BmgLearner(learned, base, optimizer, target_steps=meta.bmg_steps, **common)
-    kind = ReptileLearner if meta.learner == "reptile" else MamlLearner
-    return kind(learned, base, optimizer, **common)
+    declaration = meta_learners()[meta.learner]
+    learner: GradientLearner = declaration.load()(
+        learned,
+        base,
+        optimizer,
+        inner_steps=meta.inner_steps,
+        adapter=adapter,
+        **config.section_of(declaration).model_dump(),
+    )
+    return learner
 
 
 def task_sources(

@@ -10,7 +10,15 @@ from annotated_types import Ge
 from openprompt_meta.components import MethodDeclaration, MethodSection
 from openprompt_meta.sections import Count, LearningRate, Positive, Problem, Steps, Whole
 
-__all__ = ["METHODS"]
+__all__ = [
+    "METHODS",
+    "ContrastiveSection",
+    "FineTuningSection",
+    "LogisticRegressionSection",
+    "MetaPromptingSection",
+    "NearestNeighboursSection",
+    "VerbalizerTuningSection",
+]
 
 
 class MetaPrompterSection(MethodSection):

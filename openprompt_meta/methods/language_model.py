@@ -51,13 +51,13 @@ def load_language_model(config: RunConfig) -> LoadedMLM:
         attention = "eager"
     loaded = load_mlm(config.plm.model_path, attention)
     loaded.model.requires_grad_(False)
-    loaded.model.to(device, torch.float32 if config.tunes_the_model else precision)
+    loaded.model.to(device, torch.float32 if config.tunes_model else precision)
     return loaded
 
 
 def product_precision(config: RunConfig) -> torch.dtype:
     """What the matrix products of a tuned language model are computed in."""
-    if not config.tunes_the_model:
+    if not config.tunes_model:
         return torch.float32  # a frozen model is in its precision itself
     return torch_precision(config.plm.precision, torch_device(config.run.device))
 

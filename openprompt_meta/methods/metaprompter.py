@@ -34,7 +34,7 @@ class MetaPrompter(Method):
 def build_metaprompter(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> MetaPrompter:
-    """Only the pool is tuned; arguments as for :func:`~openprompt_meta.methods.registry.build_method`."""
+    """Only the pool is tuned; arguments as for :func:`~openprompt_meta.methods.method.build_method`."""
     meta = config.meta
     template = pool_template(config, loaded, dataset, seed)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed))

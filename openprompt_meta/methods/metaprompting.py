@@ -18,6 +18,7 @@ from openprompt_meta.methods.building import (
     task_sources,
     verbalizer_of,
 )
+from openprompt_meta.methods.declarations import MetaPromptingSection
 from openprompt_meta.methods.language_model import (
     TunedParameters,
     build_classifier,
@@ -35,11 +36,11 @@ __all__ = ["build_metaprompting"]
 def build_metaprompting(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
-    """A pool of one prompt, whose key has no say and is not learned; the language model is tuned if asked for.
+    """A pool of one prompt, whose key plays no part and is not learned; the language model is tuned if asked for.
 
-    Arguments as for :func:`~openprompt_meta.methods.registry.build_method`.
+    Arguments as for :func:`~openprompt_meta.methods.method.build_method`.
     """
-    tunes = config.metaprompting.tune_model
+    tunes = config.settings(MetaPromptingSection).tune_model
     if tunes:
         loaded = own_copy(loaded)
     template = pool_template(config, loaded, dataset, seed, num_prompts=1, top_n=None)
@@ -61,7 +62,7 @@ def build_metaprompting(
 
 def _both(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed: int) -> GradientLearner:
     """Prompt and language model, each with step sizes of its own."""
-    section, meta = config.metaprompting, config.meta
+    section, meta = config.settings(MetaPromptingSection), config.meta
     model = parameters_of(classifier.plm)
     adapter = InPlace(
         pool,

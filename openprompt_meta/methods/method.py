@@ -8,13 +8,17 @@ from typing import Protocol
 
 from torch import Tensor
 
+from openprompt_meta.components import methods
+from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import Task, TaskLearner
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["Method", "TaskSource", "Texts"]
+__all__ = ["Method", "TaskSource", "Texts", "build_method"]
 
 # -- Tasks of a split: episodes of indices turned into batches of tensors ---------------------------------------------
 
@@ -77,3 +81,19 @@ class Method:
             raise ConfigError("This method has no template. Choose one that prompts, such as method: metaprompter.")
         template: PromptPoolTemplate = self.classifier.template
         return template
+
+
+def build_method(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """Put the method that ``config.method`` names together for one seed.
+
+    Args:
+        config: the whole run.
+        loaded: from ``load_language_model``. It is read, never changed, so seeds and methods may share it.
+        dataset: the texts.
+        seed: of whatever starts at random, and of the tasks, which are the same for all methods.
+        show_progress: draw a progress bar while texts are encoded.
+    """
+    method: Method = methods()[config.method].load()(config, loaded, dataset, seed, show_progress)
+    return method

@@ -9,6 +9,7 @@ from openprompt_meta.learners.adapters import InPlace
 from openprompt_meta.learners.meta import AdaptingLearner
 from openprompt_meta.learners.optim import InnerSteps
 from openprompt_meta.methods.building import inner_loop, task_sources, verbalizer_of
+from openprompt_meta.methods.declarations import VerbalizerTuningSection
 from openprompt_meta.methods.language_model import build_classifier, build_texts, own_copy, parameters_of
 from openprompt_meta.methods.method import Method
 from openprompt_meta.prompts.pool_template import DiscreteTemplate
@@ -19,8 +20,8 @@ __all__ = ["build_verbalizer_tuning"]
 def build_verbalizer_tuning(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
-    """Language model and verbalizer are tuned in each task; arguments as for ``registry.build_method``."""
-    section = config.verbalizer_tuning
+    """Language model and verbalizer are tuned in each task; arguments as for ``build_method``."""
+    section = config.settings(VerbalizerTuningSection)
     loaded = own_copy(loaded)
     template = DiscreteTemplate(
         loaded.model, loaded.tokenizer, config.prompt_pool_template.text, config.dataset.max_seq_length

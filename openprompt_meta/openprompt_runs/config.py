@@ -107,7 +107,6 @@ _OPTIMIZE = ("name", "lr", "betas", "adam_epsilon", "weight_decay", "no_decay", 
 _SCHEDULER = ("type", "num_warmup_steps")
 
 _WORDS: Tree = {"parent_config": "verbalizer", "label_words": None, "file_path": None, "choice": None}
-_WARP: Tree = {**_WORDS, "optimize": {"lr": 0.01, "scheduler": None}}
 
 _SECTIONS: Tree = {
     "prompt_pool_template": {
@@ -117,10 +116,6 @@ _SECTIONS: Tree = {
         "choice": 0,
         "optimize": {"name": "AdamW", "lr": 0.001, "adam_epsilon": 1.0e-8, "scheduler": None},
     },
-    "rep_verbalizer": {**_WORDS, "optimize": None},
-    "proto_verbalizer": {**_WORDS, "optimize": None},
-    "warp_verbalizer": _WARP,
-    "dart_verbalizer": _WARP,
 }
 
 _KEYS: Tree = {
@@ -137,6 +132,9 @@ def default_tree() -> Tree:
     """All sections with their defaults, as nested dictionaries that the caller may change."""
     tree: Tree = convert_cfg_to_dict(get_default_config())
     tree.update({name: _copied(section) for name, section in _SECTIONS.items()})
+    for name, declaration in verbalizers().items():
+        lr = declaration.openprompt_lr
+        tree.setdefault(name, {**_WORDS, "optimize": None if lr is None else {"lr": lr, "scheduler": None}})
     for name, keys in _KEYS.items():
         tree[name].update(keys)
     return tree

@@ -6,12 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config.schema import VERBALIZER_METHODS, RunConfig
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.loading import LoadedMLM
@@ -19,8 +18,7 @@ from openprompt_meta.errors import RunError
 from openprompt_meta.learners.meta import AdaptingLearner, GradientLearner
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model
-from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.registry import build_method
+from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.runs.checkpoint import load_pool
 from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
@@ -164,11 +162,11 @@ class FinishedRun:
         """
         config = self.config
         if name is not None:
-            config = replace(config, method=name)  # type: ignore[arg-type]
+            config = config.model_copy(update={"method": name})
         if verbalizer is not None:
-            config = replace(config, verbalizer=verbalizer)  # type: ignore[arg-type]
+            config = config.model_copy(update={"verbalizer": verbalizer})
         if shots is not None:
-            config = replace(config, meta=replace(config.meta, shot=shots))
+            config = config.model_copy(update={"meta": config.meta.model_copy(update={"shot": shots})})
         method = build_method(config, self.loaded, self.dataset, seed)
         if isinstance(method.learner, MetaLearner):
             load_pool(self.folder.seed(seed).best_checkpoint, method.learner.meta_parameters)
@@ -192,7 +190,7 @@ def open_runs(paths: Sequence[str | Path]) -> list[FinishedRun]:
 
 def _described(config: RunConfig) -> str:
     """The method in words that tell it from others of a table."""
-    verbalizer = f", {config.verbalizer}" if config.method in VERBALIZER_METHODS else ""
+    verbalizer = f", {config.verbalizer}" if config.method_declaration.uses_verbalizer else ""
     return f"{config.method}{verbalizer}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openprompt_meta.config.keys import describe
-from openprompt_meta.config.schema import VERBALIZER_SECTIONS, RunConfig
+from openprompt_meta.config.schema import RunConfig, component_sections
 from openprompt_meta.report.figures.baselines import Baselines
 from openprompt_meta.report.figures.tuning import value_of
 from openprompt_meta.report.finished_run import FinishedRun
@@ -49,7 +49,7 @@ def opening_of(run: FinishedRun, baselines: Baselines | None) -> Opening:
         on_what=(
             f"{accuracy.tasks} tasks of {run.config.dataset.name}'s {_CLASSES[meta.test_classes]} classes: {meta.way} "
             f"that were never trained on, {meta.shot} examples and {meta.query} queries of each; "
-            f"{run.config.plm.model_path}, frozen"
+            f"{run.config.plm.model_path}, {'tuned' if run.config.tunes_model else 'frozen'}"
             + ("; transductive, that is, it has looked at all queries of a task at once" if transductive else "")
         ),
         how_sure=f"± is the 95 % interval over tasks; {spread}",
@@ -90,7 +90,7 @@ def departures(configs: Sequence[RunConfig]) -> list[tuple[str, str, list[str]]]
 
 
 def _is_idle(section: str, configs: Sequence[RunConfig]) -> bool:
-    return section in VERBALIZER_SECTIONS and all(section != config.verbalizer for config in configs)
+    return section in component_sections() and all(section not in config.sections_in_use for config in configs)
 
 
 def _shown(value: object) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from openprompt_meta.components import figures
 from openprompt_meta.errors import (
     CompatibilityError,
     OpenPromptMetaError,
@@ -16,7 +17,6 @@ from openprompt_meta.errors import (
 )
 from openprompt_meta.files import write_atomic
 from openprompt_meta.report.figure import FigureKind, rendered, styled
-from openprompt_meta.report.figures import FIGURES
 from openprompt_meta.report.figures.baselines import BASELINES
 from openprompt_meta.report.finished_run import FinishedRun, open_runs
 from openprompt_meta.report.opening import opening_of
@@ -58,7 +58,7 @@ def plot(
     """Make one figure as PNG and SVG, with its numbers as JSON beside them.
 
     Args:
-        name: one of :data:`~openprompt_meta.report.figures.FIGURES`.
+        name: one of :func:`~openprompt_meta.components.figures`.
         paths: run folders; a figure of one run is made for each.
         out: folder; by default where the report of these runs has its figures.
         effort: how much to compute again.
@@ -100,7 +100,9 @@ def write_report(
     bench = Workbench(folder / FIGURES_FOLDER, effort, show_progress)
     sections = []
     baselines: dict[str, Any] = {}
-    kinds = [kind for kind in FIGURES.values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
+    kinds = (
+        [kind for kind in figures().values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
+    )
     with bench.bar(len(kinds), "report", "figure") as bar:
         for kind in kinds:
             panels, troubles = [], []
@@ -151,9 +153,10 @@ def _panel(kind: FigureKind[Any], label: str, made: Made) -> Panel:
 
 
 def _kind(name: str) -> FigureKind[Any]:
-    if name not in FIGURES:
-        raise RunError(f"There is no figure {name!r}.{did_you_mean(name, FIGURES)} There are: {', '.join(FIGURES)}.")
-    return FIGURES[name]
+    known: Mapping[str, FigureKind[Any]] = figures()
+    if name not in known:
+        raise RunError(f"There is no figure {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}.")
+    return known[name]
 
 
 def _command(verb: str, paths: Sequence[str | Path], effort: Effort, only: Sequence[str] | None = None) -> str:

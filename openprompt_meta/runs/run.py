@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import VERBALIZER_METHODS, RunConfig
+from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
@@ -24,8 +24,7 @@ from openprompt_meta.errors import RunError
 from openprompt_meta.files import read_limited, write_atomic
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model
-from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.registry import build_method
+from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder, SeedFolder
@@ -224,12 +223,7 @@ class Run:
 
     def _results(self, accuracies: list[list[float]], num_parameters: int) -> dict[str, Any]:
         # A transductive figure has looked at the query set; it never stands where an inductive one is expected.
-        transductive = (
-            self.config.method in VERBALIZER_METHODS
-            and self.config.verbalizer == "rep_verbalizer"
-            and self.config.rep_verbalizer.centring == "transductive"
-        )
-        kind = "transductive" if transductive else "inductive"
+        kind = "transductive" if self.config.transductive else "inductive"
         return {
             "method": self.config.method,
             "parameters": num_parameters,

@@ -7,7 +7,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from openprompt_meta.config.loading import load_config
@@ -99,8 +99,8 @@ def seconds_for(config: RunConfig, speed: Speed) -> float:
 
 def time_one_iteration(config: RunConfig) -> Speed:
     """Run one iteration, one validation task before and after it and one test task, and time them."""
-    meta = replace(config.meta, iterations=1, validate_every=1, valid_tasks=1, test_tasks=1)
-    trial = replace(config, meta=meta)
+    once = {"iterations": 1, "validate_every": 1, "valid_tasks": 1, "test_tasks": 1}
+    trial = config.model_copy(update={"meta": config.meta.model_copy(update=once)})
     with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
         started = time.perf_counter()
         if Run(trial, folder, show_progress=False).train() is None:  # a signal: it meant the whole dry run
@@ -130,8 +130,8 @@ def _kind_of(config: RunConfig) -> str:
     """The same for two configurations that differ only in how much of the same is done."""
     plain = RunConfig()
     lengths = ("iterations", "validate_every", "patience", "min_gain", "valid_tasks", "test_tasks")
-    meta = replace(config.meta, **{name: getattr(plain.meta, name) for name in lengths})
-    return digest(replace(config, meta=meta, run=replace(config.run, seeds=[0])))
+    meta = config.meta.model_copy(update={name: getattr(plain.meta, name) for name in lengths})
+    return digest(config.model_copy(update={"meta": meta, "run": config.run.model_copy(update={"seeds": [0]})}))
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config.loading import merged
-from openprompt_meta.config.overrides import parse_overrides
-from openprompt_meta.config.schema import (
-    METHOD_SECTION_OF,
-    METHOD_SECTIONS,
-    VERBALIZER_SECTIONS,
-    RunConfig,
-)
+from openprompt_meta.config.loading import merged, parse_overrides
+from openprompt_meta.config.schema import RunConfig, component_sections, lacks_vocabulary_head
 from openprompt_meta.config.validation import config_error, config_from_mapping
 from openprompt_meta.data.facts import KNOWN_SETS, facts_of
 from openprompt_meta.errors import ConfigError
@@ -23,10 +17,6 @@ from openprompt_meta.tables.definitions import Table, TableRow
 __all__ = ["Setting", "cell_config", "check_overrides"]
 
 _TEXT = '{{"placeholder": "text_a"}} {{"pool"}} {words} {{"mask"}}.'
-_HEADLESS = ("minilm",)  # models without a vocabulary head
-_TRAIN = ("metaprompter", "metaprompting")
-_VERBALIZE = ("metaprompter", "metaprompting", "verbalizer")
-_ALSO_USES = {"contrastive": ("logistic_regression",)}  # sections of other methods
 TRAINING_KEYS = (
     "iterations",
     "validate_every",
@@ -37,7 +27,6 @@ TRAINING_KEYS = (
     "outer_lr",
     "optimizer",
     "learner",
-    "bmg_steps",
 )
 """Keys of ``meta`` that say nothing to a method which learns nothing across tasks."""
 _OPTIONS = {
@@ -75,7 +64,7 @@ class Setting:
     @property
     def has_head(self) -> bool:
         """Whether the model has a vocabulary head, so far as its name tells."""
-        return self.plm not in _HEADLESS
+        return not lacks_vocabulary_head(self.plm)
 
 
 def check_overrides(table: Table, rows: Sequence[TableRow], setting: Setting) -> None:
@@ -124,15 +113,12 @@ def cell_config(row: TableRow, setting: Setting, dataset: str, shot: int, seed: 
 
 
 def _without_idle_keys(config: RunConfig) -> RunConfig:
-    used = {METHOD_SECTION_OF.get(config.method, config.method), *_ALSO_USES.get(config.method, ())}
-    if config.method in _VERBALIZE:
-        used.add(config.verbalizer)
-    sections: dict[str, Any] = {**VERBALIZER_SECTIONS, **METHOD_SECTIONS}
-    config = replace(config, **{name: kind() for name, kind in sections.items() if name not in used})
-    if config.method in _TRAIN:
-        return config
-    plain = RunConfig().meta
-    return replace(config, meta=replace(config.meta, **{name: getattr(plain, name) for name in TRAINING_KEYS}))
+    used = config.sections_in_use
+    update: dict[str, Any] = {name: kind() for name, kind in component_sections().items() if name not in used}
+    if not config.method_declaration.trains_across_tasks:
+        plain = RunConfig().meta
+        update["meta"] = config.meta.model_copy(update={name: getattr(plain, name) for name in TRAINING_KEYS})
+    return config.model_copy(update=update)
 
 
 def _base(setting: Setting, dataset: str, shot: int, seed: int) -> dict[str, Any]:

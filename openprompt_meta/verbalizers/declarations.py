@@ -115,12 +115,14 @@ VERBALIZERS = (
         title="WARP",
         implementation="openprompt_meta.verbalizers.warp:WarpVerbalizer",
         config=WarpVerbalizerSection,
+        openprompt_lr=0.01,
     ),
     VerbalizerDeclaration(
         name="dart_verbalizer",
         title="DART",
         implementation="openprompt_meta.verbalizers.warp:DartVerbalizer",
         config=DartVerbalizerSection,
+        openprompt_lr=0.01,
     ),
     VerbalizerDeclaration(
         name="proto_verbalizer",

@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-from openprompt_meta.config.checks import KNOWN_DATASETS
 from openprompt_meta.config.keys import key_at
 from openprompt_meta.config.schema import VERBALIZER_SECTIONS, DatasetSection, PromptPoolTemplateSection
+from openprompt_meta.config.validation import KNOWN_DATASETS
 
 CLASSES = {
     "prompt_pool_template": "PromptPoolTemplate",

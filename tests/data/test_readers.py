@@ -15,7 +15,8 @@ from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import load
 from openprompt_meta.data.readers.files import read_table
 from openprompt_meta.data.readers.find import read_records
-from openprompt_meta.data.readers.processor import read_processor
+from openprompt_meta.data.readers.processor import read_examples
+from openprompt_meta.data.readers.records import Source
 from openprompt_meta.errors import DataError
 
 Row = tuple[str, str]
@@ -158,7 +159,7 @@ def test_empty_texts_can_be_left_out(tmp_path: Path) -> None:
 def test_integer_labels_get_the_names_that_are_given(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [("x", 1), ("y", 0)])
     assert read_records(path, class_names=["no", "yes"]).labels == ("yes", "no")
-    assert read_table(path, class_names={0: "no", 1: "yes"}).labels == ("yes", "no")
+    assert read_table(Source(where=path, class_names={0: "no", 1: "yes"})).labels == ("yes", "no")
 
 
 # Line separators that str.splitlines would cut at, quotes, entities, astral characters.
@@ -264,7 +265,7 @@ class HeadlineProcessor:
 
 
 def test_a_processor_of_openprompt_is_read_by_its_shape_alone() -> None:
-    records = read_processor(HeadlineProcessor(), "some/agnews")
+    records = read_examples(HeadlineProcessor(), "some/agnews")
     assert records.texts == ("title body", "alone") * 2
     assert records.labels == ("World", "Sports") * 2
     assert records.parts == ("train", "train", "test", "test")
@@ -280,7 +281,7 @@ def test_a_processor_that_finds_nothing_says_so() -> None:
             raise FileNotFoundError("no file")
 
     with pytest.raises(DataError, match="Empty found no file for train, dev, test in nowhere"):
-        read_processor(Empty(), "nowhere")
+        read_examples(Empty(), "nowhere")
 
 
 def test_a_real_openprompt_processor_is_read(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_a_real_openprompt_processor_is_read(tmp_path: Path) -> None:
 
     for part in ("train", "test"):
         (tmp_path / f"{part}.csv").write_text('"3","Shares rise","A good day\\for all."\n')
-    records = read_processor(AgnewsProcessor(), tmp_path)
+    records = read_examples(AgnewsProcessor(), tmp_path)
     assert records.labels == ("Business", "Business")
     assert records.texts[0].startswith("Shares rise A good day")
 

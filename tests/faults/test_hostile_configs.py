@@ -10,11 +10,10 @@ import pytest
 from hostile import BAD_ENCODINGS, TEMPLATES, YAMLS
 
 from openprompt_meta.cli import main
-from openprompt_meta.config.format_version import FORMAT_VERSION
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
-from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.config.validation import FORMAT_VERSION, config_from_mapping
 from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.errors import ConfigError, TemplateError
 

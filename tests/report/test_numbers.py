@@ -14,10 +14,10 @@ import safetensors.torch
 import torch
 from torch.nn import functional as F
 
+from openprompt_meta.components import figures
 from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.errors import RunError
 from openprompt_meta.report.evaluated import EvaluatedTask, EvaluatedTasks, evaluated_tasks
-from openprompt_meta.report.figures import FIGURES
 from openprompt_meta.report.figures.calibration import calibrate
 from openprompt_meta.report.figures.confusion import Confusion
 from openprompt_meta.report.figures.costs import HeldForBackward
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.meta
 
 
 def numbers(name: str, runs: list[FinishedRun], bench: Workbench):
-    return FIGURES[name].from_runs(runs, bench)
+    return figures()[name].from_runs(runs, bench)
 
 
 def pool_tensors(run: FinishedRun) -> dict[str, np.ndarray]:
@@ -161,7 +161,7 @@ def test_runs_on_other_tasks_are_not_paired(
     monkeypatch.setattr(type(runs[1]), "seeds", property(lambda run: [0] if run is runs[0] else [7]))
     with pytest.raises(RunError, match="different tasks: their seeds are"):
         numbers("paired", runs, bench)
-    assert not FIGURES["paired"].fits(runs)
+    assert not figures()["paired"].fits(runs)
 
 
 @pytest.mark.parametrize(("name", "values"), [("num-prompts", [2, 3]), ("prompt-length", [2, 4])])
@@ -178,7 +178,7 @@ def test_curves_against_the_pool_hold_each_runs_result(
     }
     assert sorted(by_value.values()) == pytest.approx(sorted(stored.values()))
     with pytest.raises(RunError, match="a curve needs runs that differ"):
-        FIGURES[name].measure(runs[:1], bench)
+        figures()[name].measure(runs[:1], bench)
 
 
 def test_bars_are_named_by_what_sets_runs_on_the_same_tasks_apart(runs_folder: Path, bench: Workbench) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.cli import main
+from openprompt_meta.components import figures
 from openprompt_meta.errors import CompatibilityError, RunError
-from openprompt_meta.report.figures import FIGURES
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.opening import Opening
 from openprompt_meta.report.page import Panel, Section, render_page
@@ -62,7 +62,7 @@ def comparison(runs_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_every_figure_of_one_run_is_made_as_png_svg_and_json(report: Path) -> None:
-    for name in FIGURES.keys() - COMPARISONS:
+    for name in figures().keys() - COMPARISONS:
         stem = report.parent / "figures" / name
         assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG"), name
         assert ElementTree.parse(stem.with_suffix(".svg")).getroot().tag.endswith("svg"), name  # noqa: S314 - our own
@@ -90,7 +90,7 @@ def test_the_page_refers_to_nothing_outside_itself(report: Path, comparison: Pat
 def test_embedded_pictures_refer_to_nothing_outside_themselves(report: Path) -> None:
     page = Page(report.read_text(encoding="utf-8"))
     pictures = [one for one in page.references if one.startswith("data:image/svg+xml;base64,")]
-    assert len(pictures) == len(FIGURES.keys() - COMPARISONS)
+    assert len(pictures) == len(figures().keys() - COMPARISONS)
     for picture in pictures:
         root = ElementTree.fromstring(base64.b64decode(picture.partition(",")[2]))  # noqa: S314 - our own
         for element in root.iter():
@@ -179,7 +179,7 @@ def test_a_browser_shows_every_picture_without_a_complaint(report: Path, compari
 
 
 def test_numbers_are_computed_once_and_again_when_the_run_has_changed(plain: FinishedRun, bench: Workbench) -> None:
-    kind = FIGURES["calibration"]
+    kind = figures()["calibration"]
     calls = []
 
     def compute() -> object:
@@ -198,7 +198,7 @@ def test_numbers_are_computed_once_and_again_when_the_run_has_changed(plain: Fin
 
 
 def test_kept_numbers_of_another_shape_are_not_taken() -> None:
-    kind = FIGURES["calibration"].numbers
+    kind = figures()["calibration"].numbers
     for wrong in ({}, {"seed": 0}, [], {"seed": "0", "counts": [], "confidences": [], "accuracies": [], "error": 0.0}):
         with pytest.raises(ValueError, match=r"is no|is not of type"):
             from_plain(kind, wrong)

@@ -88,7 +88,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_bits(
 
 SCRIPT = """
 import sys
-from openprompt_meta.config import load_config
+from openprompt_meta.config.loading import load_config
 from openprompt_meta.runs import Run
 from openprompt_meta.runs.process import log_to_screen
 with log_to_screen(30):

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
-from openprompt_meta.config.overrides import parse_overrides
-from openprompt_meta.config.ranges import (
+from openprompt_meta.config.loading import parse_overrides
+from openprompt_meta.config.validation import config_error, read_section
+from openprompt_meta.config.yaml_file import read_yaml
+from openprompt_meta.errors import ConfigError, did_you_mean
+from openprompt_meta.sections import (
     Count,
     LearningRate,
     NonNegative,
     Positive,
     Proportion,
+    Section,
     Seed,
     Steps,
+    show,
 )
-from openprompt_meta.config.validation import config_error
-from openprompt_meta.config.values import Mismatch, convert, show
-from openprompt_meta.config.yaml_file import read_yaml
-from openprompt_meta.errors import ConfigError, did_you_mean
 
 __all__ = ["FitSettings", "load_settings"]
 
 
-@dataclass(frozen=True)
-class FitSettings:
+class FitSettings(Section):
     """How the model is made."""
 
     rank: Count = 64
@@ -37,7 +34,7 @@ class FitSettings:
     """Optimiser steps in all; the learning rate falls to zero over them."""
     tokens_per_step: Count = 2048
     """Tokens of text in each."""
-    lengths: list[Count] = field(default_factory=lambda: [128, 32])
+    lengths: list[Count] = [128, 32]
     """Texts of one step have one of these lengths, in turn."""
     mask_rate: Proportion = 0.2
     """Share of the words that is hidden in training; in judging it is 0.15, as in BERT."""
@@ -62,7 +59,7 @@ class FitSettings:
 
     def to_mapping(self) -> dict[str, Any]:
         """As it would stand in a YAML."""
-        return asdict(self)
+        return self.model_dump()
 
 
 def load_settings(path: str | os.PathLike[str], overrides: list[str]) -> FitSettings:
@@ -75,26 +72,15 @@ def load_settings(path: str | os.PathLike[str], overrides: list[str]) -> FitSett
     if not isinstance(content, dict):
         raise ConfigError(f"{path} holds {show(content)}, expected keys such as rank and steps.")
     changes, problems = parse_overrides(overrides)
-    settings, found = _read({**content, **changes.content})
-    if problems + found:
-        raise config_error(str(path), problems + found)
+    settings, found = read_section(FitSettings, {**content, **changes.content}, "", _meant)
+    problems += [f"{problem.path}: {problem.text}" for problem in found]
+    shortest = min(settings.lengths or [8])
+    if shortest < 8:
+        problems.append(f"lengths: got {shortest}, expected lengths of at least 8: two of them are [CLS] and [SEP].")
+    if problems:
+        raise config_error(str(path), problems)
     return settings
 
 
-def _read(mapping: Mapping[Any, object]) -> tuple[FitSettings, list[str]]:
-    hints = get_type_hints(FitSettings, include_extras=True)
-    known = [key.name for key in dataclasses.fields(FitSettings)]
-    values: dict[str, Any] = {}
-    problems = []
-    for name, value in mapping.items():
-        if name not in known:
-            problems.append(f"{name}: unknown key.{did_you_mean(str(name), known)}")
-            continue
-        try:
-            values[name] = convert(value, hints[name])
-        except Mismatch as mismatch:
-            problems.append(f"{name}: {mismatch}")
-    shortest = min(values.get("lengths") or [8])
-    if shortest < 8:
-        problems.append(f"lengths: got {shortest}, expected lengths of at least 8: two of them are [CLS] and [SEP].")
-    return FitSettings(**values), problems
+def _meant(section: str, name: str) -> str:
+    return did_you_mean(name, FitSettings.model_fields)

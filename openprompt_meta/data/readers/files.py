@@ -11,9 +11,9 @@ from openprompt_meta.data.dataset import SPLIT_NAMES
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.label_words import read_label_words
 from openprompt_meta.data.readers.records import (
-    ClassNames,
     RecordBuilder,
     Records,
+    Source,
     column_of,
     split_name_of,
 )
@@ -22,26 +22,31 @@ from openprompt_meta.errors import DataError
 from openprompt_meta.files import read_limited
 from openprompt_meta.json_files import parse_json
 
-__all__ = ["TABLE_SUFFIXES", "add_table", "is_layout", "read_authors_file", "read_bytes", "read_layout", "read_table"]
+__all__ = [
+    "DEMO",
+    "TABLE_SUFFIXES",
+    "add_table",
+    "is_authors_file",
+    "is_layout",
+    "read_authors_file",
+    "read_bytes",
+    "read_layout",
+    "read_table",
+]
 
 # -- Rows of JSON-lines and CSV files, with the line of every row so that an error can point at it --------------------
 
 Row = Mapping[str, object]
+DEMO = Path(__file__).resolve().parents[1] / "demo"
 
 
-def read_table(
-    path: Path,
-    *,
-    text_column: str = "text",
-    label_column: str = "label",
-    class_names: ClassNames | None = None,
-    drop_empty: bool = False,
-) -> Records:
+def read_table(source: Source) -> Records:
     """A ``.jsonl``, ``.json`` (lines), ``.csv`` or ``.tsv`` file, or a folder of such files.
 
     In a folder, files named ``train``, ``valid`` (``dev``, ``validation`` …) and ``test`` become those splits; texts
     of other files have no split. :class:`DataError` names file and line of whatever is wrong.
     """
+    path = source.path
     files = (
         sorted(file for file in path.iterdir() if file.suffix.lower() in TABLE_SUFFIXES) if path.is_dir() else [path]
     )
@@ -49,11 +54,11 @@ def read_table(
     files = [file for file in files if file.name not in {"splits.json", "labels.json", "labels_tokenized.json"}]
     if not files:
         raise DataError(f"{path} holds no file that ends in {', '.join(TABLE_SUFFIXES)}.")
-    builder = RecordBuilder(class_names=class_names, drop_empty=drop_empty)
+    builder = RecordBuilder(class_names=source.class_names, drop_empty=source.drop_empty)
     for file in files:
         part = split_name_of(file.stem) if path.is_dir() else None
-        add_table(builder, file, text_column=text_column, label_column=label_column, part=part)
-    return builder.build(path.stem, str(path))
+        add_table(builder, file, text_column=source.text_column, label_column=source.label_column, part=part)
+    return builder.build(source.name or path.stem, str(path))
 
 
 def add_table(
@@ -157,32 +162,46 @@ def is_layout(path: Path) -> bool:
     return (path / "train.jsonl").is_file() and (path / "splits.json").is_file()
 
 
-def read_layout(path: Path, *, drop_empty: bool = False) -> Records:
+def read_layout(source: Source) -> Records:
     """Texts and splits as the files have them; ``splits.json`` and ``labels.json`` if they are there.
 
     Whether the class lists agree with the files is not decided here: ``data check`` reports it, loading refuses it.
     """
+    path = source.path
     if not (path / "train.jsonl").is_file():
         raise DataError(f"{path} has no train.jsonl. A data folder holds train.jsonl, valid.jsonl and test.jsonl.")
-    builder = RecordBuilder(drop_empty=drop_empty)
+    builder = RecordBuilder(drop_empty=source.drop_empty)
     for split in SPLIT_NAMES:
         file = path / f"{split}.jsonl"
         if file.is_file():
             add_table(builder, file, text_column="text", label_column="label", part=split)
     lists = read_class_splits(path / "splits.json") if (path / "splits.json").is_file() else {}
     words = read_label_words(path / "labels.json") if (path / "labels.json").is_file() else {}
-    return builder.build(path.resolve().name, str(path), lists=lists, label_words=words)
+    # Where the package happens to be installed is of no interest to a reader of the results.
+    provenance = "shipped with openprompt_meta" if path == DEMO else str(path)
+    return builder.build(source.name or path.resolve().name, provenance, lists=lists, label_words=words)
 
 
 # -- The authors' own files: JSON lines with ``raw`` and an integer ``label`` whose meaning the shipped facts know ----
 
 
-def read_authors_file(path: Path, name: str | None = None, *, drop_empty: bool = False) -> Records:
-    """Texts with class names, without splits. ``name`` is one of the six sets; by default the file's own name says it.
+def is_authors_file(path: Path) -> bool:
+    """Whether the first line is a row of the authors' form. A broken line is left for the reader to complain about."""
+    if path.suffix != ".json" or path.is_dir():
+        return False
+    try:
+        first = parse_json(read_bytes(path).split(b"\n", 1)[0].decode("utf-8-sig"), str(path))
+    except (ValueError, DataError):
+        return False
+    return isinstance(first, dict) and "raw" in first and isinstance(first.get("label"), int)
+
+
+def read_authors_file(source: Source) -> Records:
+    """Texts with class names, without splits. The source's name is one of the six sets; by default the file's own says it.
 
     :class:`DataError` for an unknown set and for a number that the set does not have.
     """
-    facts = facts_of(name or path.stem)
-    builder = RecordBuilder(class_names=facts.classes, drop_empty=drop_empty)
-    add_table(builder, path, text_column="raw", label_column="label")
-    return builder.build(facts.name, str(path))
+    facts = facts_of(source.name or source.path.stem)
+    builder = RecordBuilder(class_names=facts.classes, drop_empty=source.drop_empty)
+    add_table(builder, source.path, text_column="raw", label_column="label")
+    return builder.build(facts.name, str(source.path))

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+from openprompt_meta.components import readers
 from openprompt_meta.data.facts import KNOWN_SETS
-from openprompt_meta.data.readers.files import (
-    TABLE_SUFFIXES,
-    is_layout,
-    read_authors_file,
-    read_bytes,
-    read_layout,
-    read_table,
-)
-from openprompt_meta.data.readers.huggingface import is_saved_dataset, read_huggingface
-from openprompt_meta.data.readers.records import ClassNames, Records
+from openprompt_meta.data.readers.files import DEMO, TABLE_SUFFIXES
+from openprompt_meta.data.readers.records import ClassNames, Records, Source
 from openprompt_meta.errors import DataError, did_you_mean
-from openprompt_meta.json_files import parse_json
 
-__all__ = ["DEMO", "FORMATS", "read_records"]
+__all__ = ["read_records"]
 
-DEMO = Path(__file__).resolve().parents[1] / "demo"
-FORMATS = ("auto", "layout", "authors", "table", "huggingface")
 _HUB = "hf:"
 
 
@@ -44,7 +33,7 @@ def read_records(
     Args:
         source: ``"demo"``; a folder or file; the name of one of the six sets, looked for in ``root``; or
             ``"hf:NAME"`` for a data set of the Hugging Face hub.
-        format: one of :data:`FORMATS`. ``auto`` looks at the files.
+        format: ``auto``, which looks at the files, or the name of a declared reader.
         name: what the data set is called; for the authors' files, which of the six sets it is. By default the
             folder's or file's own name.
         root: where named data sets lie, as ``root/NAME`` or ``root/NAME.json``.
@@ -58,45 +47,31 @@ def read_records(
     Raises:
         DataError: with file and line, if the source is missing or anything in it is wrong.
     """
-    if format not in FORMATS:
+    known = ("auto", *readers())
+    if format not in known:
         raise DataError(
-            f"Unknown format {format!r}; expected one of {', '.join(FORMATS)}." + did_you_mean(format, FORMATS)
+            f"Unknown format {format!r}; expected one of {', '.join(known)}." + did_you_mean(format, known)
         )
+    where: str | Path = source
     if isinstance(source, str) and source.startswith(_HUB):
-        path: str | Path = source.removeprefix(_HUB)
-        format = "huggingface"
-    elif format == "huggingface":
-        path = source
-    else:
-        path = _path_of(source, Path(root))
-        if format == "auto":
-            format = _format_of(path)
-    if format == "huggingface":
-        records = read_huggingface(
-            path,
+        where, format = source.removeprefix(_HUB), "huggingface"
+    elif format == "auto" or not readers()[format].by_name:
+        where = _path_of(source, Path(root))
+        format = _format_of(where) if format == "auto" else format
+    read = readers()[format].load()
+    records: Records = read(
+        Source(
+            where=where,
+            name=name,
+            text_column=text_column,
+            label_column=label_column,
+            class_names=class_names,
             config=config,
             revision=revision,
-            text_column=text_column,
-            label_column=label_column,
-            class_names=class_names,
             drop_empty=drop_empty,
         )
-    elif format == "layout":
-        records = read_layout(Path(path), drop_empty=drop_empty)
-        if path == DEMO:
-            # Where the package happens to be installed is of no interest to a reader of the results.
-            records = replace(records, provenance="shipped with openprompt_meta")
-    elif format == "authors":
-        return read_authors_file(Path(path), name, drop_empty=drop_empty)
-    else:
-        records = read_table(
-            Path(path),
-            text_column=text_column,
-            label_column=label_column,
-            class_names=class_names,
-            drop_empty=drop_empty,
-        )
-    return records if name is None else replace(records, name=name)
+    )
+    return records
 
 
 def _path_of(source: str | Path, root: Path) -> Path:
@@ -130,17 +105,7 @@ def _exists(path: Path) -> bool:
 
 
 def _format_of(path: Path) -> str:
-    if path.is_dir():
-        if is_layout(path):
-            return "layout"
-        return "huggingface" if is_saved_dataset(path) else "table"
-    return "authors" if path.suffix == ".json" and _has_raw(path) else "table"
-
-
-def _has_raw(path: Path) -> bool:
-    """Whether the first line is a row of the authors' form. A broken line is left for the reader to complain about."""
-    try:
-        first = parse_json(read_bytes(path).split(b"\n", 1)[0].decode("utf-8-sig"), str(path))
-    except (ValueError, DataError):
-        return False
-    return isinstance(first, dict) and "raw" in first and isinstance(first.get("label"), int)
+    for reader in readers().values():
+        if reader.recognises is not None and reader.recognises(path):
+            return reader.name
+    return "table"  # whose reader says what is wrong with anything else

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openprompt_meta.data.readers.records import (
-    ClassNames,
     RecordBuilder,
     Records,
+    Source,
     column_of,
     split_name_of,
 )
@@ -25,39 +25,31 @@ def is_saved_dataset(path: Path) -> bool:
     return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
 
 
-def read_huggingface(
-    source: str | Path,
-    *,
-    config: str | None = None,
-    revision: str | None = None,
-    text_column: str = "text",
-    label_column: str = "label",
-    class_names: ClassNames | None = None,
-    drop_empty: bool = False,
-) -> Records:
+def read_huggingface(source: Source) -> Records:
     """All splits of a data set. A folder written by ``save_to_disk`` is read from disk, any other name from the hub.
 
-    Integer labels get the names that the data set declares (``ClassLabel``), else those of ``class_names``. No code
-    from the hub is run. :class:`DataError` if the data set cannot be loaded or lacks a column.
+    Integer labels get the names that the data set declares (``ClassLabel``), else those of the source. No code from
+    the hub is run. :class:`DataError` if the data set cannot be loaded or lacks a column.
     """
-    saved = is_saved_dataset(Path(source))
-    loaded = _from_disk(Path(source)) if saved else _from_hub(str(source), config, revision)
+    origin, text_column, label_column = source.where, source.text_column, source.label_column
+    saved = is_saved_dataset(Path(origin))
+    loaded = _from_disk(Path(origin)) if saved else _from_hub(str(origin), source.config, source.revision)
     parts: dict[str, datasets.Dataset] = dict(loaded) if isinstance(loaded, dict) else {"": loaded}
     records: RecordBuilder | None = None
     for part, table in parts.items():
-        where = f"{source}, split {part!r}" if part else str(source)
+        where = f"{origin}, split {part!r}" if part else str(origin)
         column_of(text_column, table.column_names, where, "text_column")
         column_of(label_column, table.column_names, where, "label_column")
         declared = getattr(table.features[label_column], "names", None)
         if records is None:
-            records = RecordBuilder(class_names=declared or class_names, drop_empty=drop_empty)
+            records = RecordBuilder(class_names=declared or source.class_names, drop_empty=source.drop_empty)
         columns = zip(table[text_column], table[label_column], strict=True)
         for number, (text, label) in enumerate(columns):
             records.add(text, label, f"{where}, row {number}", split_name_of(part))
     if records is None:
-        raise DataError(f"{source} has no splits.")
-    name = Path(source).name if saved else str(source)
-    return records.build(name, f"{source} ({'saved folder' if saved else 'Hugging Face hub'})")
+        raise DataError(f"{origin} has no splits.")
+    name = source.name or (Path(origin).name if saved else str(origin))
+    return records.build(name, f"{origin} ({'saved folder' if saved else 'Hugging Face hub'})")
 
 
 def _from_disk(path: Path) -> Any:

@@ -1,15 +1,16 @@
-"""Any OpenPrompt ``DataProcessor``, or whatever has the same two members. OpenPrompt itself is not imported."""
+"""OpenPrompt's data processors: one of its own by name, or whatever has the same two members."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from openprompt_meta.data.readers.records import RecordBuilder, Records, split_name_of
-from openprompt_meta.errors import DataError
+from openprompt_meta.data.readers.records import RecordBuilder, Records, Source, split_name_of
+from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["Processor", "read_processor"]
+__all__ = ["Processor", "read_examples", "read_processor"]
 
 
 class Processor(Protocol):
@@ -22,7 +23,20 @@ class Processor(Protocol):
         ...
 
 
-def read_processor(
+def read_processor(source: Source) -> Records:
+    """The examples of OpenPrompt's processor of the source's name, from the source's folder."""
+    from openprompt.data_utils import PROCESSORS
+
+    name = source.name or ""
+    if name not in PROCESSORS:
+        raise DataError(
+            f"OpenPrompt has no data processor {name!r}.{did_you_mean(name, PROCESSORS)} "
+            f"It has: {', '.join(sorted(PROCESSORS))}."
+        )
+    return replace(read_examples(PROCESSORS[name](), source.where, drop_empty=source.drop_empty), name=name)
+
+
+def read_examples(
     processor: Processor,
     data_dir: str | Path,
     *,

@@ -1,15 +1,16 @@
-"""What every reader gives: labelled texts in order, and the split names they were found under, if any."""
+"""What every reader takes and gives: a source; labelled texts in order, and the splits they were found under, if any."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from openprompt_meta.data.splits import ClassSplit
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["ClassNames", "RecordBuilder", "Records", "column_of", "split_name_of"]
+__all__ = ["ClassNames", "RecordBuilder", "Records", "Source", "column_of", "split_name_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,36 @@ _ALIASES = {
     "test": ("test", "testing", "meta_test"),
 }
 _SPLIT_NAMES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a reader is asked for.
+
+    Attributes:
+        where: a folder or a file, or a name on a hub.
+        name: what the data set is to be called; by default the reader's own choice.
+        text_column: where a table has its texts.
+        label_column: where it has its class names.
+        class_names: names for integer labels.
+        config: the configuration of a Hugging Face data set.
+        revision: its commit.
+        drop_empty: pass over empty texts instead of refusing them.
+    """
+
+    where: str | Path
+    name: str | None = None
+    text_column: str = "text"
+    label_column: str = "label"
+    class_names: ClassNames | None = None
+    config: str | None = None
+    revision: str | None = None
+    drop_empty: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The folder or file."""
+        return Path(self.where)
 
 
 @dataclass(frozen=True)

@@ -22,26 +22,23 @@ from openprompt_meta.report.figures.tuning import TUNING
 
 __all__ = ["FIGURES"]
 
-FIGURES: dict[str, FigureKind[Any]] = {
-    kind.name: kind
-    for kind in (
-        TUNING,
-        PAIRED,
-        NUM_PROMPTS,
-        PROMPT_LENGTH,
-        SHOTS,
-        BASELINES,
-        TRAINING,
-        INNER_LOOP,
-        TASKS,
-        CLASSES,
-        CONFUSION,
-        CALIBRATION,
-        LABEL_MAP,
-        ATTENTION,
-        COSINE,
-        NEAREST,
-        COSTS,
-    )
-}
-"""By name, in the order of a report."""
+FIGURES: tuple[FigureKind[Any], ...] = (
+    TUNING,
+    PAIRED,
+    NUM_PROMPTS,
+    PROMPT_LENGTH,
+    SHOTS,
+    BASELINES,
+    TRAINING,
+    INNER_LOOP,
+    TASKS,
+    CLASSES,
+    CONFUSION,
+    CALIBRATION,
+    LABEL_MAP,
+    ATTENTION,
+    COSINE,
+    NEAREST,
+    COSTS,
+)
+"""In the order of a report; :func:`openprompt_meta.components.figures` has them by name, and those of other packages."""

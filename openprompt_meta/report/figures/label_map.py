@@ -23,7 +23,8 @@ __all__ = ["LABEL_MAP", "LabelMap", "VerbalizerMap", "label_distance"]
 
 # All of them crosses, and told apart in grey.
 CROSSES = ("x", "+", "1", "2", "3", "4", "|", "_")
-VERBALIZERS = {"warp_verbalizer": "WARP", "proto_verbalizer": "ProtoVerb", "rep_verbalizer": "RepVerb"}
+VERBALIZERS = ("warp_verbalizer", "proto_verbalizer", "rep_verbalizer")
+"""Those of the paper's figure, in its order."""
 
 
 @dataclass(frozen=True)

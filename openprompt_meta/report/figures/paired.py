@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openprompt_meta.config.schema import DatasetSection
@@ -80,7 +80,9 @@ def _why_not_the_same_tasks(one: FinishedRun, two: FinishedRun) -> str:
 
 def _texts(run: FinishedRun) -> DatasetSection:
     """What decides which texts a task has; how long they may be and which words label them does not."""
-    return replace(run.config.dataset, max_seq_length=DatasetSection.max_seq_length, label_words=None)
+    return run.config.dataset.model_copy(
+        update={"max_seq_length": DatasetSection().max_seq_length, "label_words": None}
+    )
 
 
 def comparable(runs: Sequence[FinishedRun]) -> bool:
