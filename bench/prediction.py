@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
@@ -91,7 +90,7 @@ class _Predictor:
         return wrap_texts(lines, self.template, wrapper)
 
     def encode(self, lines: Sequence[str], cached: bool = False) -> TokenizedTexts | OpenPromptTexts:
-        config = replace(self._config, run=replace(self._config.run, cache=cached))
+        config = self._config.with_values({"run.cache": cached})
         return build_texts(config, self._loaded, lines, self.template)
 
     @torch.no_grad()

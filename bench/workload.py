@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ class Workload:
         config: Any = self.config(engine)
         loaded = language_model(self.model, self.precision)
         if self.model != "minilm":
-            config = replace(config, rep_verbalizer=replace(config.rep_verbalizer, mix_lambda=0.5))
+            config = config.with_values({"rep_verbalizer.mix_lambda": 0.5})
         return build_metaprompter(config, loaded, dataset_of(self.kind), seed=0)
 
     def tasks(self, method: MetaPrompter, first: int = 0) -> list[Task]:

@@ -1,8 +1,8 @@
 """What can be added to the package: each component declares itself once, and everything else asks its declaration.
 
-A declaration says, without importing torch, what a component is called, which keys its section of a YAML has, where its
-code is and what is true of it. Ours stand beside the code (``verbalizers/declarations.py`` and so on); those of other
-packages are found by entry points in the groups ``openprompt_meta.verbalizers``, ``openprompt_meta.methods``,
+A declaration says, without importing torch, what a component is called, which keys its section of a YAML has, where
+its code is and what is true of it. Ours stand beside the code (``verbalizers/declarations.py`` and so on); those of
+other packages are found by entry points in the groups ``openprompt_meta.verbalizers``, ``openprompt_meta.methods``,
 ``openprompt_meta.meta_learners``, ``openprompt_meta.readers`` and ``openprompt_meta.figures``, each the name of a
 declaration object.
 """
@@ -170,7 +170,7 @@ class Recognises(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderDeclaration(Declaration):
-    """A reader of labelled texts, by its name in ``dataset.format``: a function of a ``Source`` that gives ``Records``.
+    """A reader of labelled texts, by its name in ``dataset.format``: a function from a ``Source`` to ``Records``.
 
     Attributes:
         recognises: for ``dataset.format: auto``; a reader without is used by name only.

@@ -176,7 +176,7 @@ def takes_null(hint: Any) -> bool:
 
 def is_text(hint: Any) -> bool:
     """Whether the type is free text, null aside."""
-    return (_not_none(hint) if takes_null(hint) else hint) == Text
+    return bool((_not_none(hint) if takes_null(hint) else hint) == Text)
 
 
 def show(value: object) -> str:

@@ -25,6 +25,7 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.runs.checkpoint import Progress, load_pool
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
+from openprompt_meta.sections import mismatch
 
 __all__ = [
     "Changes",

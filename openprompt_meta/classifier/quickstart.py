@@ -91,7 +91,7 @@ class QuickStart:
         return list(episode.classes), classified
 
     def _method(self, name: str = "metaprompter") -> Method:
-        return build_method(self.config.model_copy(update={"method": name}), self._loaded, self._dataset, self._seed)
+        return build_method(self.config.with_values({"method": name}), self._loaded, self._dataset, self._seed)
 
     def _trained(self) -> Method:
         method = self._method()

@@ -164,7 +164,7 @@ def _preset_origins(values: Mapping[str, Any], name: str) -> dict[tuple[str, ...
     return dict.fromkeys(pairs, f"preset {name}")
 
 
-# -- ``key=value`` from the command line: ``meta.shot=1 run.seeds=[0,1,2] verbalizer=warp_verbalizer`` -----------------
+# -- ``key=value`` from the command line: ``meta.shot=1 run.seeds=[0,1,2] verbalizer=warp_verbalizer`` ----------------
 
 
 def parse_overrides(overrides: Iterable[str]) -> tuple[YamlFile, list[str]]:

@@ -37,7 +37,8 @@ meta:
 - Paths such as `dataset.path` are relative to the working directory.
 - Plain values only: tags, merge keys (`<<`) and keys given twice are refused.
 
-Of the sections below `run`, those of the chosen `method`, `verbalizer` and `meta.learner` are used; [methods.md](methods.md) describes the methods.
+Of the sections below `run`, those of the chosen `method`, `verbalizer` and `meta.learner` are used;
+[methods.md](methods.md) describes the methods.
 """
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from annotated_types import Ge
-from pydantic import create_model
+from pydantic import Field, create_model
 
 from openprompt_meta.components import (
     Declaration,
@@ -109,7 +109,7 @@ class DatasetSection(Section):
     """Classes for training, validation and test of ``splits: random``."""
     label_words: Text | None = None
     """JSON or YAML file of label words by class; by default those that ship, or the data's own."""
-    drop: list[Literal["empty", "conflicts", "duplicates"]] = []
+    drop: list[Literal["empty", "conflicts", "duplicates"]] = Field(default_factory=list)
     """Texts to leave out: empty ones, those that stand in two splits or carry two labels, repeated ones."""
     min_samples: Steps = 0
     """Leave out classes with fewer texts than this; by default a class too small for the tasks is an error."""
@@ -187,7 +187,7 @@ class MetaSection(Section):
 class RunSection(Section):
     """``run``: seeds, where results go, what is shown."""
 
-    seeds: list[Seed] = [0]
+    seeds: list[Seed] = Field(default_factory=lambda: [0])
     """One run for each."""
     folder: Text | None = None
     """Run folder; by default ``runs/<data set>/<name of the YAML>``."""

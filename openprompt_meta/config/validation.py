@@ -269,7 +269,8 @@ def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
         yield Problem(
             "dataset.path",
             f"is needed for dataset.name = {dataset.name!r}: a folder or a file. Without a path there are "
-            f"{', '.join(known)}, and any name with dataset.format: {' or '.join(hubs)}.{did_you_mean(dataset.name, known)}",
+            f"{', '.join(known)}, and any name with dataset.format: {' or '.join(hubs)}."
+            + did_you_mean(dataset.name, known),
         )
 
 

@@ -160,13 +160,8 @@ class FinishedRun:
             verbalizer: another one than the run's own, with the settings that the run's configuration has for it.
             shots: other tasks than the run's own, with the same classes and queries.
         """
-        config = self.config
-        if name is not None:
-            config = config.model_copy(update={"method": name})
-        if verbalizer is not None:
-            config = config.model_copy(update={"verbalizer": verbalizer})
-        if shots is not None:
-            config = config.model_copy(update={"meta": config.meta.model_copy(update={"shot": shots})})
+        changes = {"method": name, "verbalizer": verbalizer, "meta.shot": shots}
+        config = self.config.with_values({key: value for key, value in changes.items() if value is not None})
         method = build_method(config, self.loaded, self.dataset, seed)
         if isinstance(method.learner, MetaLearner):
             load_pool(self.folder.seed(seed).best_checkpoint, method.learner.meta_parameters)

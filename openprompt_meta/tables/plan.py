@@ -99,8 +99,8 @@ def seconds_for(config: RunConfig, speed: Speed) -> float:
 
 def time_one_iteration(config: RunConfig) -> Speed:
     """Run one iteration, one validation task before and after it and one test task, and time them."""
-    once = {"iterations": 1, "validate_every": 1, "valid_tasks": 1, "test_tasks": 1}
-    trial = config.model_copy(update={"meta": config.meta.model_copy(update=once)})
+    once = ("iterations", "validate_every", "valid_tasks", "test_tasks")
+    trial = config.with_values({f"meta.{name}": 1 for name in once})
     with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
         started = time.perf_counter()
         if Run(trial, folder, show_progress=False).train() is None:  # a signal: it meant the whole dry run
@@ -130,8 +130,8 @@ def _kind_of(config: RunConfig) -> str:
     """The same for two configurations that differ only in how much of the same is done."""
     plain = RunConfig()
     lengths = ("iterations", "validate_every", "patience", "min_gain", "valid_tasks", "test_tasks")
-    meta = config.meta.model_copy(update={name: getattr(plain.meta, name) for name in lengths})
-    return digest(config.model_copy(update={"meta": meta, "run": config.run.model_copy(update={"seeds": [0]})}))
+    defaults = {f"meta.{name}": getattr(plain.meta, name) for name in lengths}
+    return digest(config.with_values({**defaults, "run.seeds": [0]}))
 
 
 @dataclass(frozen=True)

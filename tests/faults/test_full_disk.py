@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,7 +88,7 @@ def test_a_run_that_finds_no_room_says_so_and_goes_on_when_there_is_some(
     disk: Disk, small_run: SmallRun, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = disk.folder / "run"
-    config = replace(small_run.config, run=replace(small_run.config.run, folder=str(folder)))
+    config = small_run.config.with_values({"run.folder": str(folder)})
     arguments = ["train", str(small_run.yaml), f"run.folder={folder}", "--quiet"]
     stopped = 0
     # Ever more room: it ends at the folder itself, the configuration, the first checkpoint, later ones …

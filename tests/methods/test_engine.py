@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.meta
 
 
 def method_of(config: RunConfig, engine: str, **run: int) -> MetaPrompter:
-    config = replace(config, run=replace(config.run, engine=engine, **run))
+    config = config.with_values({"run.engine": engine, **{f"run.{key}": value for key, value in run.items()}})
     loaded = load_language_model(config)
     loaded.model.double()
     method = build_metaprompter(config, loaded, open_dataset(config.dataset), seed=0)
@@ -39,8 +38,8 @@ def test_the_fast_engine_learns_and_judges_as_the_plain_one(
     family: str, verbalizer: str, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
     config = small_config(tiny_mlm_folder(family), write_data(tmp_path / "data"))
-    mixed = replace(config.rep_verbalizer, mix_lambda=0.5)  # hand-crafted words too, so that the head is looked at
-    config = replace(config, verbalizer=verbalizer, rep_verbalizer=mixed)
+    # Hand-crafted words too, so that the head is looked at.
+    config = config.with_values({"verbalizer": verbalizer, "rep_verbalizer.mix_lambda": 0.5})
     plain, fast = method_of(config, "plain"), method_of(config, "fast", tokens_at_once=250)
     assert type(plain.classifier) is MaskClassifier
     assert type(fast.classifier) is (PackedClassifier if family == "bert" else MaskOnlyClassifier)
@@ -79,7 +78,7 @@ def test_the_plain_engine_is_openprompts_own_padding_and_queries(
 
 def test_dropout_keeps_tasks_apart_and_texts_unpacked(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
     config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
-    method = method_of(replace(config, plm=replace(config.plm, dropout=True)), "fast", tokens_at_once=10_000)
+    method = method_of(config.with_values({"plm.dropout": True}), "fast", tokens_at_once=10_000)
     assert type(method.classifier) is MaskOnlyClassifier
     groups = method.learner.inner_loop.in_groups(method.sources["test"][i] for i in range(3))
     assert [len(group) for group in groups] == [1, 1, 1]

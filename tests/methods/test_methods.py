@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
 import transformers
+from openprompt_meta.methods.registry import METHODS, build_method
 from small_runs import assert_same_run, cut_after, small_config, write_data
 
 from openprompt_meta.config.schema import MethodName, RunConfig
@@ -23,7 +23,6 @@ from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model, parameters_of
 from openprompt_meta.methods.method import Method
-from openprompt_meta.methods.registry import METHODS, build_method
 from openprompt_meta.runs import run
 from openprompt_meta.runs.run import Run
 
@@ -242,10 +241,10 @@ def test_one_prompt_is_the_same_whatever_the_query(config: RunConfig) -> None:
 def test_a_tuned_model_gives_the_same_by_either_engine(
     config: RunConfig, name: str, family: str, tiny_mlm_folder: Callable[[str], Path]
 ) -> None:
-    config = replace(config, plm=replace(config.plm, model_path=str(tiny_mlm_folder(family))))
+    config = config.with_values({"plm.model_path": str(tiny_mlm_folder(family))})
     outcomes, weights, kinds = [], [], []
     for engine in ("plain", "fast"):
-        chosen = variant(replace(config, run=replace(config.run, engine=engine)), name)
+        chosen = variant(config.with_values({"run.engine": engine}), name)
         loaded = load_language_model(chosen)
         loaded.model.double()
         method = built(chosen, loaded)
@@ -274,8 +273,8 @@ def test_a_tuned_model_keeps_its_weights_in_single_precision_and_multiplies_in_h
 ) -> None:
     outcomes = {}
     for precision in ("float32", "bfloat16"):
-        plm = replace(config.plm, precision=precision, model_path=str(tiny_mlm_folder(family)))
-        chosen = with_larger_steps(variant(replace(config, plm=plm), name))
+        plm = config.plm.model_copy(update={"precision": precision, "model_path": str(tiny_mlm_folder(family))})
+        chosen = with_larger_steps(variant(config.model_copy(update={"plm": plm}), name))
         method = built(chosen)
         assert {parameter.dtype for parameter in own_model(method).parameters()} == {torch.float32}
         products = seen_products(monkeypatch)
@@ -292,17 +291,13 @@ def test_a_tuned_model_keeps_its_weights_in_single_precision_and_multiplies_in_h
 
 def with_larger_steps(config: RunConfig) -> RunConfig:
     """Steps that change a tiny model's loss by far more than half precision rounds it."""
-    return replace(
-        config,
-        metaprompting=replace(config.metaprompting, model_lr=5e-3),
-        verbalizer_tuning=replace(config.verbalizer_tuning, lr=5e-3),
-        fine_tuning=replace(config.fine_tuning, lr=5e-3),
-        contrastive=replace(config.contrastive, lr=5e-3),
+    return config.with_values(
+        {"metaprompting.model_lr": 5e-3, "verbalizer_tuning.lr": 5e-3, "fine_tuning.lr": 5e-3, "contrastive.lr": 5e-3}
     )
 
 
 def test_a_model_that_was_loaded_in_half_precision_is_tuned_in_single(config: RunConfig) -> None:
-    half = load_language_model(replace(config, plm=replace(config.plm, precision="bfloat16")))
+    half = load_language_model(config.with_values({"plm.precision": "bfloat16"}))
     assert half.model.dtype is torch.bfloat16
     method = built(variant(config, "verbalizer, rep"), half)
     assert {parameter.dtype for parameter in own_model(method).parameters()} == {torch.float32}
@@ -358,7 +353,7 @@ def test_a_method_without_prompts_has_no_say_about_the_verbalizer() -> None:
 
 
 def test_with_test_classes_valid_the_test_never_sees_a_test_class(config: RunConfig, tmp_path: Path) -> None:
-    config = replace(config, method="mean_prototypes", meta=replace(config.meta, test_classes="valid"))
+    config = config.with_values({"method": "mean_prototypes", "meta.test_classes": "valid"})
     dataset = open_dataset(config.dataset)
     method = build_method(config, load_language_model(config), dataset, seed=0)
     for index in range(5):

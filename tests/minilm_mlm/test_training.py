@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def test_weights_and_embeddings_are_frozen_and_every_linear_layer_has_its_update
 
 
 def test_it_learns_to_tell_a_hidden_word_from_its_neighbours(small: Small, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, steps=400, learning_rate=0.03, clip=10.0, judge_every=1000)
+    settings = SETTINGS.model_copy(update={"steps": 400, "learning_rate": 0.03, "clip": 10.0, "judge_every": 1000})
     made = fitting(small, tmp_path, settings)
     before = judge(made.model, small.corpus.held_out, small.tokenizer, 512)
     before_weights = {name: value.clone() for name, value in small.encoder.state_dict().items()}
@@ -96,7 +95,7 @@ def test_a_checkpoint_of_other_settings_or_a_damaged_one_is_refused(small: Small
     made = fitting(small, tmp_path, stop_at=1)
     made.run()
     with pytest.raises(CheckpointError, match="other settings"):
-        fitting(small, tmp_path, replace(SETTINGS, mask_rate=0.5)).run()
+        fitting(small, tmp_path, SETTINGS.model_copy(update={"mask_rate": 0.5})).run()
     made.checkpoint.write_bytes(made.checkpoint.read_bytes()[:-9])
     with pytest.raises(CheckpointError, match="cannot be read"):
         fitting(small, tmp_path).run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory, tiny_mlm_folder: Calla
     plain = small_config(tiny_mlm_folder("bert"), write_data(folder / "data"))
     for name, config in {
         "plain": plain,
-        "warp": replace(plain, verbalizer="warp_verbalizer", run=replace(plain.run, seeds=[0, 1])),
+        "warp": plain.with_values({"verbalizer": "warp_verbalizer", "run.seeds": [0, 1]}),
         "pool": _with_pool(plain, 2, 4),
     }.items():
         assert Run(config, folder / name, show_progress=False).train() is not None
@@ -30,8 +29,8 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory, tiny_mlm_folder: Calla
 
 
 def _with_pool(config: RunConfig, num_prompts: int, length: int) -> RunConfig:
-    section = replace(config.prompt_pool_template, num_prompts=num_prompts, prompt_length=length)
-    return replace(config, prompt_pool_template=section)
+    section = config.prompt_pool_template.model_copy(update={"num_prompts": num_prompts, "prompt_length": length})
+    return config.model_copy(update={"prompt_pool_template": section})
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_bits(
 ) -> None:
     # A crash between checkpoints: the exception comes from inside an iteration chosen at random.
     Run(config, tmp_path / "straight", show_progress=False).train()
-    config = replace(config, run=replace(config.run, checkpoint_every=random.Random(seed).choice([1, 2, 5])))
+    config = config.with_values({"run.checkpoint_every": random.Random(seed).choice([1, 2, 5])})
     victim = random.Random(seed).randrange(1, 6)
     real = Training._step
 
@@ -98,7 +97,9 @@ with log_to_screen(30):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: Path, number: signal.Signals) -> None:
-    config = replace(config, meta=replace(config.meta, iterations=40, validate_every=10, valid_tasks=2, test_tasks=2))
+    config = config.with_values(
+        {"meta.iterations": 40, "meta.validate_every": 10, "meta.valid_tasks": 2, "meta.test_tasks": 2}
+    )
     yaml = tmp_path / "run.yaml"
     yaml.write_text(to_yaml(config), encoding="utf-8")
     Run(config, tmp_path / "straight", show_progress=False).train()
@@ -132,7 +133,7 @@ def test_a_finished_run_is_not_done_again(config: RunConfig, tmp_path: Path) -> 
 
 def test_a_folder_of_another_configuration_is_refused(config: RunConfig, tmp_path: Path) -> None:
     Run(config, tmp_path / "run", show_progress=False).train()
-    other = replace(config, meta=replace(config.meta, inner_lr=0.5))
+    other = config.with_values({"meta.inner_lr": 0.5})
     with pytest.raises(RunError, match="another configuration"):
         Run(other, tmp_path / "run", show_progress=False).train()
 
@@ -144,7 +145,7 @@ def test_two_runs_cannot_write_one_folder(config: RunConfig, tmp_path: Path) -> 
 
 
 def test_several_seeds_give_a_deviation_and_different_tasks(config: RunConfig, tmp_path: Path) -> None:
-    config = replace(config, run=replace(config.run, seeds=[0, 1, 2]))
+    config = config.with_values({"run.seeds": [0, 1, 2]})
     results = Run(config, tmp_path / "run", show_progress=False).train()
     assert results is not None
     means = [
@@ -160,12 +161,14 @@ def test_several_seeds_give_a_deviation_and_different_tasks(config: RunConfig, t
 
 
 def test_transductive_figures_never_stand_in_the_inductive_column(config: RunConfig, tmp_path: Path) -> None:
-    config = replace(config, rep_verbalizer=replace(config.rep_verbalizer, centring="transductive"))
+    config = config.with_values({"rep_verbalizer.centring": "transductive"})
     results = Run(config, tmp_path / "run", show_progress=False).train()
     assert results is not None
     assert list(results["test_accuracy"]) == ["transductive"]
     # Class means look at nothing of the query set, whatever a verbalizer that they do not use would do.
-    without = Run(replace(config, method="mask_prototypes"), tmp_path / "without", show_progress=False).train()
+    without = Run(
+        config.model_copy(update={"method": "mask_prototypes"}), tmp_path / "without", show_progress=False
+    ).train()
     assert without is not None
     assert list(without["test_accuracy"]) == ["inductive"]
 
@@ -194,8 +197,8 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_checkpoint(
 
 
 def test_patience_ends_training_early(config: RunConfig, tmp_path: Path) -> None:
-    meta = replace(config.meta, iterations=40, outer_lr=1e-12, patience=2)
-    Run(replace(config, meta=meta), tmp_path / "run", show_progress=False).train()
+    meta = config.meta.model_copy(update={"iterations": 40, "outer_lr": 1e-12, "patience": 2})
+    Run(config.model_copy(update={"meta": meta}), tmp_path / "run", show_progress=False).train()
     records = without_times(tmp_path / "run" / "seed-0" / "metrics.jsonl")
     assert max(r["iteration"] for r in records) == 4  # validated at 0, then twice without a gain
 
@@ -248,7 +251,7 @@ def _vocabulary(folder: Path) -> str:
 def test_a_verbalizer_that_starts_at_random_resumes_to_the_same_bits(
     config: RunConfig, tmp_path: Path, verbalizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(config, verbalizer=verbalizer)
+    config = config.model_copy(update={"verbalizer": verbalizer})
     Run(config, tmp_path / "straight", show_progress=False).train()
     torch.manual_seed(99)  # what else a program draws must not matter
     cut_after(3, config, tmp_path / "cut", monkeypatch)
@@ -261,7 +264,7 @@ def test_dropout_is_on_in_training_only_and_resumes_to_the_same_bits(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Run(config, tmp_path / "plain", show_progress=False).train()
-    config = replace(config, plm=replace(config.plm, dropout=True))
+    config = config.with_values({"plm.dropout": True})
     Run(config, tmp_path / "straight", show_progress=False).train()
     records = [without_times(tmp_path / name / "seed-0/metrics.jsonl") for name in ("plain", "straight")]
     assert records[0][0] == records[1][0], "the first validation must not know of dropout"
@@ -275,7 +278,7 @@ def test_dropout_is_on_in_training_only_and_resumes_to_the_same_bits(
 def test_data_without_validation_classes_is_refused_by_name(config: RunConfig, tmp_path: Path) -> None:
     topics = {"train": ["weather", "sport", "food"], "test": ["phone", "movie", "doctor"]}
     data = write_data(tmp_path / "two", topics)
-    config = replace(config, dataset=replace(config.dataset, path=str(data)))
+    config = config.with_values({"dataset.path": str(data)})
     with pytest.raises(DataError, match="no split 'valid'"):
         Run(config, tmp_path / "run", show_progress=False).train()
 
@@ -300,7 +303,7 @@ def test_a_full_disk_leaves_what_was_saved(config: RunConfig, tmp_path: Path, mo
 
 
 def test_a_device_that_is_not_there_is_refused(config: RunConfig, tmp_path: Path) -> None:
-    config = replace(config, run=replace(config.run, device="cuda:63"))
+    config = config.with_values({"run.device": "cuda:63"})
     with pytest.raises(ConfigError, match="cuda:63 cannot be used here"):
         Run(config, tmp_path / "run", show_progress=False).train()
 
@@ -311,7 +314,7 @@ def test_what_was_done_is_in_the_log(config: RunConfig, tmp_path: Path) -> None:
 
 
 def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: Path) -> None:
-    config = replace(config, run=replace(config.run, tensorboard=True))
+    config = config.with_values({"run.tensorboard": True})
     Run(config, tmp_path / "run", show_progress=False).train()
     assert list((tmp_path / "run" / "seed-0" / "tensorboard").glob("events*"))
 
@@ -338,7 +341,7 @@ def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
 
 
 def test_what_cannot_be_put_together_does_not_occupy_the_folder(config: RunConfig, tmp_path: Path) -> None:
-    impossible = replace(config, meta=replace(config.meta, way=40))
+    impossible = config.with_values({"meta.way": 40})
     with pytest.raises(DataError, match="40-way"):
         Run(impossible, tmp_path / "run", show_progress=False).train()
     assert Run(config, tmp_path / "run", show_progress=False).train() is not None

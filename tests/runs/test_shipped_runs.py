@@ -20,22 +20,23 @@ RUNS = sorted(file for file in YAMLS.rglob("*.yaml") if file.parent.name not in 
 @pytest.mark.parametrize("yaml", RUNS, ids=[str(file.relative_to(YAMLS)) for file in RUNS])
 def test_a_shipped_yaml_runs(yaml: Path, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
     config = load_config(yaml)
-    meta = replace(
-        config.meta,
-        iterations=1,
-        valid_tasks=1,
-        test_tasks=1,
-        query=1,
-        inner_steps=1,
-        inner_steps_eval=1,
-        patience=None,
+    meta = config.meta.model_copy(
+        update={
+            "iterations": 1,
+            "valid_tasks": 1,
+            "test_tasks": 1,
+            "query": 1,
+            "inner_steps": 1,
+            "inner_steps_eval": 1,
+            "patience": None,
+        }
     )
     dataset = config.dataset
     if dataset.name != "demo":
         lists = facts_of(dataset.name).splits["authors"]
         topics = {"train": lists.train, "valid": lists.valid, "test": lists.test}
         dataset = replace(dataset, path=str(write_data(tmp_path / dataset.name, topics, each=6)))
-    plm = replace(config.plm, model_path=str(tiny_mlm_folder("bert")))
+    plm = config.plm.model_copy(update={"model_path": str(tiny_mlm_folder("bert"))})
     config = replace(config, plm=plm, dataset=replace(dataset, max_seq_length=64), meta=meta)
     results = Run(config, tmp_path / "run", show_progress=False).train()
     assert results is not None

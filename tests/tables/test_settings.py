@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import small_config, write_data
 
+from openprompt_meta.components import methods
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import (
-    METHOD_SECTIONS,
-    VERBALIZER_SECTIONS,
-    MetaSection,
-    RunConfig,
-)
+from openprompt_meta.config.schema import MetaSection, RunConfig, component_sections
 from openprompt_meta.data.facts import KNOWN_SETS
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.methods.language_model import load_language_model
-from openprompt_meta.methods.registry import METHODS, build_method
+from openprompt_meta.methods.method import build_method
 from openprompt_meta.runs.evaluation import evaluate_tasks
 from openprompt_meta.tables.cells import cells_of, digest
 from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
@@ -104,10 +99,10 @@ def test_a_digest_tells_configurations_apart_and_nothing_else() -> None:
     config = RunConfig()
     assert digest(config) == digest(RunConfig())
     others = [
-        replace(config, meta=replace(config.meta, inner_lr=0.2)),
-        replace(config, meta=replace(config.meta, outer_lr=0.2)),
-        replace(config, method="metaprompting"),
-        replace(config, run=replace(config.run, seeds=[1])),
+        config.with_values({"meta.inner_lr": 0.2}),
+        config.with_values({"meta.outer_lr": 0.2}),
+        config.model_copy(update={"method": "metaprompting"}),
+        config.with_values({"run.seeds": [1]}),
     ]
     assert len({digest(one) for one in [config, *others]}) == 5
 
@@ -129,19 +124,19 @@ class GuardedMeta(MetaSection):
 
 
 @pytest.mark.meta
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", methods())
 def test_no_method_looks_at_the_keys_that_its_cells_leave_out(
     method: Any, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    config = replace(small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data")), method=method)
-    marks: dict[str, Any] = {name: Forbidden() for name in (*VERBALIZER_SECTIONS, *METHOD_SECTIONS)}
-    cut = _without_idle_keys(replace(config, **marks))
+    config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data")).model_copy(update={"method": method})
+    marks: dict[str, Any] = {name: Forbidden() for name in component_sections()}
+    cut = _without_idle_keys(config.model_copy(update={**marks}))
     idle = {name: mark for name, mark in marks.items() if getattr(cut, name) is not mark}
     assert idle
-    guarded = replace(config, **idle)
-    odd = replace(config, meta=replace(config.meta, iterations=5))
+    guarded = config.model_copy(update={**idle})
+    odd = config.with_values({"meta.iterations": 5})
     if _without_idle_keys(odd) == _without_idle_keys(config):
-        guarded = replace(guarded, meta=GuardedMeta(**asdict(config.meta)))
+        guarded = guarded.model_copy(update={"meta": GuardedMeta(**config.meta.model_dump())})
     built = build_method(guarded, load_language_model(guarded), open_dataset(guarded.dataset), seed=0)
     (outcome,) = evaluate_tasks(built.learner, built.sources["test"], 1, built.eval_steps)
     assert 0 <= outcome.accuracy <= 1

@@ -54,7 +54,7 @@ def method_of(run: Path, config: RunConfig | None = None) -> MetaPrompter:
 @pytest.mark.parametrize("label_embeddings", ["adapted", "last_inner_step"])
 def test_fitting_and_predicting_are_what_meta_testing_does(tiny_run: Path, label_embeddings: Any) -> None:
     run = load_config(tiny_run / "config.yaml")
-    config = replace(run, meta=replace(run.meta, label_embeddings=label_embeddings))
+    config = replace(run, meta=run.meta.model_copy(update={"label_embeddings": label_embeddings}))
     method = method_of(tiny_run, config)
     source, texts = method.sources["test"], open_dataset(config.dataset).test.texts
     for index in range(3):

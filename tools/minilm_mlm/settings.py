@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from openprompt_meta.config.loading import parse_overrides
 from openprompt_meta.config.validation import config_error, read_section
 from openprompt_meta.config.yaml_file import read_yaml
@@ -34,7 +36,7 @@ class FitSettings(Section):
     """Optimiser steps in all; the learning rate falls to zero over them."""
     tokens_per_step: Count = 2048
     """Tokens of text in each."""
-    lengths: list[Count] = [128, 32]
+    lengths: list[Count] = Field(default_factory=lambda: [128, 32])
     """Texts of one step have one of these lengths, in turn."""
     mask_rate: Proportion = 0.2
     """Share of the words that is hidden in training; in judging it is 0.15, as in BERT."""

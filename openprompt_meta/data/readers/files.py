@@ -197,7 +197,7 @@ def is_authors_file(path: Path) -> bool:
 
 
 def read_authors_file(source: Source) -> Records:
-    """Texts with class names, without splits. The source's name is one of the six sets; by default the file's own says it.
+    """Texts with class names, without splits. The source's name is one of the six sets; by default the file's is.
 
     :class:`DataError` for an unknown set and for a number that the set does not have.
     """

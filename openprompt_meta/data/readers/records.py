@@ -1,4 +1,4 @@
-"""What every reader takes and gives: a source; labelled texts in order, and the splits they were found under, if any."""
+"""What readers take and give: a source; labelled texts in order, and the splits they were found under, if any."""
 
 from __future__ import annotations
 

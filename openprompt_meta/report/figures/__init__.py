@@ -41,4 +41,4 @@ FIGURES: tuple[FigureKind[Any], ...] = (
     NEAREST,
     COSTS,
 )
-"""In the order of a report; :func:`openprompt_meta.components.figures` has them by name, and those of other packages."""
+"""In the order of a report; :func:`openprompt_meta.components.figures` has them and other packages' by name."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from openprompt_meta.components import verbalizers
 from openprompt_meta.report.figure import COLOURS, FigureKind, canvas
 from openprompt_meta.report.finished_run import FinishedRun, learner_of
 from openprompt_meta.report.workbench import Workbench
@@ -62,13 +63,15 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> LabelMap:
     classes: list[str] = []
     labels: list[int] = []
     with bench.bar(len(VERBALIZERS), "label map", "verbalizer") as bar:
-        for verbalizer, name in VERBALIZERS.items():
+        for verbalizer in VERBALIZERS:
             method = run.method(seed, verbalizer=verbalizer)
             task = method.sources["test"][index]
             classes = list(task.classes)
             labels = [*task.support["label"].tolist(), *task.query["label"].tolist()]
             features, label_embeddings, accuracy = _view(method, task, run.config.meta.inner_steps_eval)
-            maps.append(_map(name, features, label_embeddings, np.array(labels), accuracy, seed))
+            maps.append(
+                _map(verbalizers()[verbalizer].title, features, label_embeddings, np.array(labels), accuracy, seed)
+            )
             bar.update()
     return LabelMap(seed, index, classes, labels, maps)
 
