@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
-from dataclasses import fields
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from openprompt_meta.config.keys import key_at
-from openprompt_meta.config.schema import VERBALIZER_SECTIONS, DatasetSection, PromptPoolTemplateSection
+from openprompt_meta.components import Declaration, meta_learners, methods, readers, verbalizers
+from openprompt_meta.config.keys import key_at, section_types
+from openprompt_meta.config.schema import DatasetSection, RunConfig, component_sections
 from openprompt_meta.config.validation import KNOWN_DATASETS
+from openprompt_meta.sections import choices
 
 CLASSES = {
-    "prompt_pool_template": "PromptPoolTemplate",
-    "rep_verbalizer": "RepVerbalizer",
-    "warp_verbalizer": "WarpVerbalizer",
-    "dart_verbalizer": "DartVerbalizer",
-    "proto_verbalizer": "ProtoVerbalizer",
-    "manual_verbalizer": "ManualVerbalizer",
+    "prompt_pool_template": "openprompt_meta.prompts.pool_template:PromptPoolTemplate",
+    **{name: declaration.implementation for name, declaration in verbalizers().items()},
 }
-SECTIONS = {"prompt_pool_template": PromptPoolTemplateSection, **VERBALIZER_SECTIONS}
+DECLARED = [*verbalizers().values(), *methods().values(), *meta_learners().values(), *readers().values()]
 # Given by the run and not by its YAML: the model, the classes of a task, seeds and sizes that stand elsewhere.
 FROM_THE_RUN = {"model", "tokenizer", "classes", "num_classes", "label_words", "seed", "max_seq_length"}
 # For OpenPrompt's own loops, where there are no tasks.
@@ -43,26 +41,24 @@ def section(request: pytest.FixtureRequest) -> str:
 
 
 def parameters(section: str) -> dict[str, Any]:
-    import openprompt_meta
-
-    signature = inspect.signature(getattr(openprompt_meta, CLASSES[section]).__init__)
+    module, _, name = CLASSES[section].partition(":")
+    signature = inspect.signature(getattr(importlib.import_module(module), name).__init__)
     return {name: parameter.default for name, parameter in signature.parameters.items() if name != "self"}
 
 
 def test_a_section_has_the_keys_of_its_class(section: str) -> None:
-    keys = {field.name for field in fields(SECTIONS[section])}
     expected = set(parameters(section)) - FROM_THE_RUN - OUTSIDE_TASKS.get(section, set())
-    assert keys == expected
+    assert section_types()[section].model_fields.keys() == expected
 
 
 def test_a_section_has_the_defaults_of_its_class(section: str) -> None:
     defaults = parameters(section)
     checked = 0
-    for field in fields(SECTIONS[section]):
-        if field.name in DECIDED.get(section, ()):
-            assert defaults[field.name] is None
-        elif field.name in defaults:
-            assert defaults[field.name] == field.default
+    for name, field in section_types()[section].model_fields.items():
+        if name in DECIDED.get(section, ()):
+            assert defaults[name] is None
+        elif name in defaults:
+            assert defaults[name] == field.default
             checked += 1
     assert checked >= 2
 
@@ -70,28 +66,40 @@ def test_a_section_has_the_defaults_of_its_class(section: str) -> None:
 @pytest.mark.parametrize(
     ("path", "module", "constant"),
     [
-        ("prompt_pool_template.init", "pool_template", "INITIALISATIONS"),
-        ("rep_verbalizer.similarity", "rep_verbalizer", "SIMILARITIES"),
-        ("rep_verbalizer.centring", "rep_verbalizer", "CENTRINGS"),
-        ("rep_verbalizer.aggregation", "hand_crafted_verbalizer", "AGGREGATIONS"),
-        ("manual_verbalizer.multi_token_handler", "hand_crafted_verbalizer", "MULTI_TOKEN_HANDLERS"),
-        ("proto_verbalizer.multi_verb", "proto_verbalizer", "MULTI_VERBS"),
+        ("prompt_pool_template.init", "prompts.pool_template", "INITIALISATIONS"),
+        ("rep_verbalizer.similarity", "verbalizers.rep", "SIMILARITIES"),
+        ("rep_verbalizer.centring", "verbalizers.rep", "CENTRINGS"),
+        ("rep_verbalizer.aggregation", "verbalizers.manual", "AGGREGATIONS"),
+        ("manual_verbalizer.multi_token_handler", "verbalizers.manual", "MULTI_TOKEN_HANDLERS"),
+        ("proto_verbalizer.multi_verb", "verbalizers.proto", "MULTI_VERBS"),
     ],
 )
 def test_a_key_offers_the_choices_of_its_class(path: str, module: str, constant: str) -> None:
-    found = getattr(__import__(f"openprompt_meta.prompts.{module}", fromlist=[constant]), constant)
+    found = getattr(importlib.import_module(f"openprompt_meta.{module}"), constant)
     key = key_at(path)
     assert key is not None
-    assert set(get_args(key.hint)) == set(found)
+    assert set(choices(key.hint)) == set(found)
+
+
+@pytest.mark.parametrize("declaration", DECLARED, ids=[declaration.name for declaration in DECLARED])
+def test_what_is_declared_is_there(declaration: Declaration) -> None:
+    assert callable(declaration.load())
+    assert declaration.title
+
+
+def test_every_component_with_keys_has_a_section_of_its_own() -> None:
+    components = [*verbalizers().values(), *methods().values(), *meta_learners().values()]
+    with_keys = [one.section for one in components if one.config.model_fields]
+    assert len(set(with_keys)) == len(with_keys)
+    assert set(with_keys) == component_sections().keys() < RunConfig.model_fields.keys()
 
 
 def test_the_data_section_offers_the_readers_that_there_are() -> None:
     from openprompt_meta.data.facts import KNOWN_SETS
-    from openprompt_meta.data.readers.find import FORMATS
 
     key = key_at("dataset.format")
     assert key is not None
-    assert set(get_args(key.hint)) == {*FORMATS, "processor"}
+    assert set(choices(key.hint)) == {"auto", "layout", "authors", "table", "huggingface", "processor"}
     assert DatasetSection().format == "auto"
     assert set(KNOWN_DATASETS) == set(KNOWN_SETS)
 
@@ -107,7 +115,8 @@ def test_the_presets_words_fit_the_kinds_of_data() -> None:
 
 def test_reading_a_configuration_imports_no_torch() -> None:
     code = (
-        "import sys; from openprompt_meta.config import config_from_mapping, to_yaml;"
+        "import sys; from openprompt_meta.config.validation import config_from_mapping;"
+        "from openprompt_meta.config.writing import to_yaml;"
         "to_yaml(config_from_mapping({'plm': {'dropout': True}}));"
         "print(sorted({'torch', 'transformers', 'openprompt', 'numpy'} & set(sys.modules)))"
     )

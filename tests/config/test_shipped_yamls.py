@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
+from openprompt_meta.components import methods, verbalizers
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.presets import AUTHORS
-from openprompt_meta.config.schema import (
-    VERBALIZER_SECTIONS,
-    MethodName,
-    PromptPoolTemplateSection,
-    RunConfig,
-)
+from openprompt_meta.config.schema import PromptPoolTemplateSection, RunConfig
 
 YAMLS = Path(__file__).parents[2] / "yamls"
 DATASETS = {
@@ -74,13 +69,13 @@ def test_the_authors_example_is_the_preset_on_the_papers_model() -> None:
 
 def test_there_is_a_file_for_every_method_named_after_it() -> None:
     files = sorted((YAMLS / "methods").glob("*.yaml"))
-    methods = {path: load_config(path).method for path in files}
-    assert set(methods.values()) == set(get_args(MethodName))
-    assert all(path.stem.partition("-")[0] == method for path, method in methods.items())
+    method_of = {path: load_config(path).method for path in files}
+    assert set(method_of.values()) == methods().keys()
+    assert all(path.stem.partition("-")[0] == method for path, method in method_of.items())
     for learner in ("reptile", "bmg"):
-        assert {methods[path] for path in files if load_config(path).meta.learner == learner} == {
+        assert {method_of[path] for path in files if load_config(path).meta.learner == learner} == {
             "metaprompter",
             "metaprompting",
         }
-    for verbalizer in VERBALIZER_SECTIONS:
-        assert any(methods[path] == "verbalizer" and load_config(path).verbalizer == verbalizer for path in files)
+    for verbalizer in verbalizers():
+        assert any(method_of[path] == "verbalizer" and load_config(path).verbalizer == verbalizer for path in files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,24 +19,14 @@ RUNS = sorted(file for file in YAMLS.rglob("*.yaml") if file.parent.name not in 
 @pytest.mark.parametrize("yaml", RUNS, ids=[str(file.relative_to(YAMLS)) for file in RUNS])
 def test_a_shipped_yaml_runs(yaml: Path, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
     config = load_config(yaml)
-    meta = config.meta.model_copy(
-        update={
-            "iterations": 1,
-            "valid_tasks": 1,
-            "test_tasks": 1,
-            "query": 1,
-            "inner_steps": 1,
-            "inner_steps_eval": 1,
-            "patience": None,
-        }
-    )
-    dataset = config.dataset
-    if dataset.name != "demo":
-        lists = facts_of(dataset.name).splits["authors"]
+    small = ("iterations", "valid_tasks", "test_tasks", "query", "inner_steps", "inner_steps_eval")
+    config = config.with_values({f"meta.{name}": 1 for name in small} | {"meta.patience": None})
+    name = config.dataset.name
+    if name != "demo":
+        lists = facts_of(name).splits["authors"]
         topics = {"train": lists.train, "valid": lists.valid, "test": lists.test}
-        dataset = replace(dataset, path=str(write_data(tmp_path / dataset.name, topics, each=6)))
-    plm = config.plm.model_copy(update={"model_path": str(tiny_mlm_folder("bert"))})
-    config = replace(config, plm=plm, dataset=replace(dataset, max_seq_length=64), meta=meta)
+        config = config.with_values({"dataset.path": str(write_data(tmp_path / name, topics, each=6))})
+    config = config.with_values({"plm.model_path": str(tiny_mlm_folder("bert")), "dataset.max_seq_length": 64})
     results = Run(config, tmp_path / "run", show_progress=False).train()
     assert results is not None
     assert results["dataset"] == config.dataset.name
