@@ -117,7 +117,7 @@ T = TypeVar("T")
 
 
 def read_artefact(folder: str | os.PathLike[str]) -> Stored:
-    """What :func:`~openprompt_meta.use.artefact.write_artefact` wrote.
+    """What :func:`~openprompt_meta.classifier.artefact.write_artefact` wrote.
 
     Raises:
         ArtefactError: it is missing, damaged, of another kind or of a later version, with the reason.

@@ -70,16 +70,16 @@ def test_a_section_has_the_defaults_of_its_class(section: str) -> None:
 @pytest.mark.parametrize(
     ("path", "module", "constant"),
     [
-        ("prompt_pool_template.init", "pool_template", "INITIALISATIONS"),
-        ("rep_verbalizer.similarity", "rep_verbalizer", "SIMILARITIES"),
-        ("rep_verbalizer.centring", "rep_verbalizer", "CENTRINGS"),
-        ("rep_verbalizer.aggregation", "hand_crafted_verbalizer", "AGGREGATIONS"),
-        ("manual_verbalizer.multi_token_handler", "hand_crafted_verbalizer", "MULTI_TOKEN_HANDLERS"),
-        ("proto_verbalizer.multi_verb", "proto_verbalizer", "MULTI_VERBS"),
+        ("prompt_pool_template.init", "prompts.pool_template", "INITIALISATIONS"),
+        ("rep_verbalizer.similarity", "verbalizers.rep", "SIMILARITIES"),
+        ("rep_verbalizer.centring", "verbalizers.rep", "CENTRINGS"),
+        ("rep_verbalizer.aggregation", "verbalizers.manual", "AGGREGATIONS"),
+        ("manual_verbalizer.multi_token_handler", "verbalizers.manual", "MULTI_TOKEN_HANDLERS"),
+        ("proto_verbalizer.multi_verb", "verbalizers.proto", "MULTI_VERBS"),
     ],
 )
 def test_a_key_offers_the_choices_of_its_class(path: str, module: str, constant: str) -> None:
-    found = getattr(__import__(f"openprompt_meta.prompts.{module}", fromlist=[constant]), constant)
+    found = getattr(__import__(f"openprompt_meta.{module}", fromlist=[constant]), constant)
     key = key_at(path)
     assert key is not None
     assert set(get_args(key.hint)) == set(found)

@@ -30,7 +30,7 @@ Disk = TmpfsDisk | LimitedDisk
 
 
 def learner_of(learned: PromptPool) -> Any:
-    return SimpleNamespace(pool=learned, optimizer=torch.optim.Adam(learned.parameters()))
+    return SimpleNamespace(meta_parameters=learned, optimizer=torch.optim.Adam(learned.parameters()))
 
 
 def pool() -> PromptPool:

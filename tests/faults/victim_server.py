@@ -51,7 +51,7 @@ def train(request: dict[str, Any], report: int) -> int:
 
 def main() -> None:
     # Loaded before the first request, and never used here: a process that has learned cannot be forked.
-    for module in ("openprompt_meta.runs", "transformers.models.bert.modeling_bert"):
+    for module in ("openprompt_meta.runs.run", "transformers.models.bert.modeling_bert"):
         importlib.import_module(module)
     importlib.import_module("openprompt_meta.compat.maml").load_maml()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tools.minilm_mlm.evaluating import SENTENCES, predictions
 from transformers import BertForMaskedLM
 
 from openprompt_meta import ManualVerbalizer
@@ -18,6 +17,7 @@ from openprompt_meta.errors import ModelError
 from openprompt_meta.tensor_files import read_tensors
 from openprompt_meta.verbalizers.base import has_vocabulary_head
 from tools.minilm_mlm.card import model_card
+from tools.minilm_mlm.judging import SENTENCES, predictions
 
 pytestmark = [pytest.mark.prompts, pytest.mark.real_encoder]
 

@@ -166,10 +166,10 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import openprompt_meta
-from openprompt_meta.model import load_mlm
+from openprompt_meta.encoder.loading import load_mlm
 from openprompt_meta.encoder.queries import query_vectors
 from openprompt_meta.encoder.wrapping import wrap_texts
-from openprompt_meta.prompts import PromptPoolTemplate
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 mlm = load_mlm(sys.argv[1])
 template = PromptPoolTemplate(mlm.model, mlm.tokenizer, sys.argv[3], num_prompts=2, prompt_length=3, seed=0)
 rows = wrap_texts([f"rain {i}" for i in range(50)], template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=60))

@@ -108,7 +108,9 @@ def test_load_dataset_finds_the_demo_set() -> None:
     assert len(test) == 36 * 26
 
 
-@pytest.mark.parametrize("first", ["openprompt.prompts", "openprompt_meta.model", "openprompt_meta.openprompt_runs"])
+@pytest.mark.parametrize(
+    "first", ["openprompt.prompts", "openprompt_meta.encoder.loading", "openprompt_meta.openprompt_runs"]
+)
 def test_the_names_are_there_whatever_is_imported_first(first: str) -> None:
     code = (
         f"import openprompt_meta, {first}\n"

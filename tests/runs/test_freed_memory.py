@@ -12,6 +12,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
+import openprompt_meta.runs.run  # the heap of a process with everything loaded, as a run's is
 from openprompt_meta.runs.process import keep_freed_memory
 
 if {kept}:

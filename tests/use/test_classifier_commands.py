@@ -266,7 +266,7 @@ def test_rows_that_are_there_are_not_done_again(saved: str, tmp_path: Path, monk
         ("my notes", "does not hold predictions to go on with"),
         ("text,predicted_label\nrain,food\n", "there is no predicted_label with its predicted_probability"),
         ("text,predicted_label,predicted_probability\nrain,law,0.5\n", "'law' is no class of this classifier"),
-        ("text,predicted_label,predicted_probability\nsnow,food,0.5\n", "TextRow 1 .* has the text 'snow'"),
+        ("text,predicted_label,predicted_probability\nsnow,food,0.5\n", "Row 1 .* has the text 'snow'"),
         ("text,predicted_label,predicted_probability\nrain,food,0.999\n", "It is another classifier's"),
         ("text,more,predicted_label,predicted_probability\n{0},x,{1},{2}\n", "columns"),
         ("text,predicted_label,predicted_probability\n{0},{1},{2}\nsun,food,1\ngoal,food,1\n", "nothing"),
