@@ -89,7 +89,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_bits(
 SCRIPT = """
 import sys
 from openprompt_meta.config import load_config
-from openprompt_meta.runs import Run
+from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.process import log_to_screen
 with log_to_screen(30):
     sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
@@ -112,6 +112,7 @@ def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: 
     metrics = tmp_path / "cut" / "seed-0" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (metrics.exists() and len(metrics.read_text().splitlines()) >= 6):
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
