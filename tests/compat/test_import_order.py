@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from compat_tools import run_python
+
+from tests.helpers.interpreters import run_python
 
 pytestmark = pytest.mark.prompts
 

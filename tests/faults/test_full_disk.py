@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from failing_disks import PAGE, LimitedDisk, TmpfsDisk
-from fault_tools import ROOT, SmallRun, assert_same_results, assert_sound
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import CheckpointError, TemplateError
@@ -25,6 +23,8 @@ from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weigh
 from openprompt_meta.runs.checkpoint import Progress, load_pool, write_checkpoint
 from openprompt_meta.runs.folder import SeedFolder
 from openprompt_meta.runs.process import log_file
+from tests.helpers.failing_disks import PAGE, LimitedDisk, TmpfsDisk
+from tests.helpers.victims import ROOT, SmallRun, assert_same_results, assert_sound
 
 Disk = TmpfsDisk | LimitedDisk
 

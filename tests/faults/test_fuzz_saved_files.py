@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from fault_tools import SmallRun
-from fuzz_tools import CASES, fuzzed, junk, mangled, only_reading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +24,8 @@ from openprompt_meta.runs.checkpoint import (
 )
 from openprompt_meta.runs.run import Run
 from openprompt_meta.tensor_files import packed, read_tensors
+from tests.helpers.fuzzing import CASES, fuzzed, junk, mangled, only_reading
+from tests.helpers.victims import SmallRun
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64]
 

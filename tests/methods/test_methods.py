@@ -11,7 +11,6 @@ from typing import Any, get_args
 import pytest
 import torch
 import transformers
-from small_runs import assert_same_run, cut_after, small_config, write_data
 
 from openprompt_meta.config.schema import MethodName, RunConfig
 from openprompt_meta.config.validation import config_from_mapping
@@ -26,6 +25,7 @@ from openprompt_meta.methods.method import Method
 from openprompt_meta.methods.registry import METHODS, build_method
 from openprompt_meta.runs import run
 from openprompt_meta.runs.run import Run
+from tests.helpers.small_runs import assert_same_run, cut_after, small_config, write_data
 
 pytestmark = pytest.mark.meta
 

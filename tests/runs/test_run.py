@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
@@ -30,6 +29,7 @@ from openprompt_meta.errors import (
 )
 from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
+from tests.helpers.small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
 pytestmark = pytest.mark.meta
 
