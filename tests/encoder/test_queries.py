@@ -182,6 +182,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_may_make_the_same_file_at_once(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(

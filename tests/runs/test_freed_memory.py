@@ -31,5 +31,6 @@ def new_pages(kept: bool) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an option of glibc's")
+@pytest.mark.slow
 def test_the_system_is_not_asked_for_the_same_memory_again() -> None:
     assert new_pages(kept=True) < new_pages(kept=False) / 5

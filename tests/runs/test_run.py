@@ -97,6 +97,7 @@ with log_to_screen(30):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: Path, number: signal.Signals) -> None:
     config = replace(config, meta=replace(config.meta, iterations=40, validate_every=10, valid_tasks=2, test_tasks=2))
     yaml = tmp_path / "run.yaml"
@@ -318,6 +319,7 @@ def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: 
 
 
 @pytest.mark.real_encoder
+@pytest.mark.slow
 def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
     # The method itself: a dozen small iterations lift accuracy on classes they never saw, on the real encoder.
     from openprompt_meta.config.validation import config_from_mapping
