@@ -16,7 +16,7 @@ PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info 
 COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint bench compat clean
+.PHONY: help install run test coverage lint bench compat clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -30,6 +30,9 @@ run: $(STAMP) ## do the main job: the quick start on the data that ships
 test: $(STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto
 
+coverage: $(STAMP) ## run the tests and measure how many lines they reach
+	@$(BIN)/python -m pytest -n auto --cov=openprompt_meta --cov-fail-under=90
+
 lint: $(STAMP) ## check style, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -42,7 +45,7 @@ compat: $(STAMP) ## run the matrix of transformers versions (ONLY=oldest|locked|
 	@$(BIN)/python runners/run_compat.py $(if $(ONLY),--only $(ONLY)) $(if $(NEWEST),--newest $(NEWEST)) $(ARGS)
 
 clean: ## remove caches, build products and the environments of the matrix; .venv stays
-	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find openprompt_meta runners bench tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Refused before anything is installed: a message here is one sentence, the failure of a build is a page.

@@ -60,6 +60,8 @@ setup(
         "dev": [
             "pytest",
             "pytest-xdist",
+            "pytest-cov",
+            "coverage",
             "hypothesis",
             "ruff",
             "mypy",

@@ -68,7 +68,7 @@ _CACHE: dict[str, tuple[Path, LoadedMLM]] = {}
 
 def _made(family: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LoadedMLM]:
     if family not in _CACHE:
-        from tiny_models import tiny_mlm  # not at the top: it loads torch and transformers
+        from tests.helpers.tiny_models import tiny_mlm  # not at the top: it loads torch and transformers
 
         folder = tmp_path_factory.mktemp(family)
         _CACHE[family] = folder, tiny_mlm(family, folder)

@@ -232,6 +232,11 @@ class _Core(Section):
         assert isinstance(found, kind)  # noqa: S101 - for the type checker
         return found
 
+    def value_at(self, path: str) -> Any:
+        """The value of the key with that dotted path."""
+        section, _, key = path.rpartition(".")
+        return getattr(getattr(self, section) if section else self, key)
+
     def with_values(self: C, values: Mapping[str, Any]) -> C:
         """The same but for some keys by their dotted paths. As little is checked as by pydantic's ``model_copy``."""
         sections: dict[str, dict[str, Any]] = {}

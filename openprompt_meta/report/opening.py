@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from openprompt_meta.config.keys import describe
 from openprompt_meta.config.schema import RunConfig, component_sections
 from openprompt_meta.report.figures.baselines import Baselines
-from openprompt_meta.report.figures.tuning import value_of
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks
 
@@ -81,8 +80,8 @@ def departures(configs: Sequence[RunConfig]) -> list[tuple[str, str, list[str]]]
     paper = RunConfig()
     rows = []
     for key in describe():
-        values = [value_of(config, key.path) for config in configs]
-        default = value_of(paper, key.path)
+        values = [config.value_at(key.path) for config in configs]
+        default = paper.value_at(key.path)
         if key.path in _PLACES or _is_idle(key.section, configs) or all(value == default for value in values):
             continue
         rows.append((key.path, _shown(default), [_shown(value) for value in values]))

@@ -58,9 +58,7 @@ def checked_state(
         if name.startswith(_PREFIX):
             index, _, key = name.removeprefix(_PREFIX).partition(".")
             state.setdefault(int(index) if index.isdecimal() else -1, {})[key] = value
-    # A file of the first release does not say: then all of them have had a gradient, or none.
-    otherwise = json.dumps(list(range(len(parameters))) if state else [])
-    complete = json.dumps(sorted(state)) == metadata.get(_KEPT, otherwise)
+    complete = json.dumps(sorted(state)) == metadata.get(_KEPT)
     fitting = (
         complete
         and state.keys() <= set(range(len(parameters)))

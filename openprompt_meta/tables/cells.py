@@ -6,14 +6,13 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from openprompt_meta.config.keys import describe
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.errors import ConfigError, OpenPromptMetaError, RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder
@@ -101,16 +100,9 @@ def digest(config: RunConfig) -> str:
 
     A key that a later version adds leaves the names of finished cells as they are.
     """
-    content = json.dumps(dict(_differences(to_mapping(config), to_mapping(RunConfig()))), sort_keys=True)
+    changed = {key.path: config.value_at(key.path) for key in describe() if config.value_at(key.path) != key.default}
+    content = json.dumps(changed, sort_keys=True)
     return hashlib.sha256(content.encode("utf-8")).hexdigest()[:16]
-
-
-def _differences(mapping: dict[str, Any], defaults: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in mapping.items():
-        if isinstance(value, dict):
-            yield from _differences(value, defaults[key], f"{prefix}{key}.")
-        elif value != defaults[key]:
-            yield f"{prefix}{key}", value
 
 
 def read_outcome(cell: Cell) -> CellOutcome | None:

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 import torch
-from compat_tools import pretend, run_python
 
 from openprompt_meta.compat import versions
 from openprompt_meta.compat.bridge import bridge_transformers
 from openprompt_meta.compat.stand_ins import AdamW
 from openprompt_meta.errors import CompatibilityError
+from tests.helpers.interpreters import pretend, run_python
 
 # Reads OpenPrompt's own source for the names that it imports from transformers, and which of them are lacking now.
 SURVEY = """

@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from compat_tools import ROOT
 
 from openprompt_meta import __version__, cli
 from openprompt_meta.errors import ConfigError
+from tests.helpers.interpreters import ROOT
 
 
 def command_that_raises(error: BaseException) -> object:

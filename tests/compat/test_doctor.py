@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from compat_tools import pretend
 
 from openprompt_meta.cli import main
 from openprompt_meta.compat import doctor
 from openprompt_meta.compat.bridge import bridged_names
 from openprompt_meta.compat.versions import REQUIREMENTS
+from tests.helpers.interpreters import pretend
 
 LEARN2LEARN = "pip install --no-deps --config-settings=--build-option=build_ext learn2learn==0.2.0"
 

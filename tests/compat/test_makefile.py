@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from compat_tools import ROOT
+
+from tests.helpers.interpreters import ROOT
 
 MAKE = shutil.which("make")
 pytestmark = pytest.mark.skipif(MAKE is None, reason="there is no make on this machine")
@@ -77,5 +78,5 @@ def test_a_changed_list_of_versions_is_installed_again(tmp_path: Path) -> None:
 def test_help_is_the_default_and_names_every_target() -> None:
     done = make()
     assert done.returncode == 0
-    for target in ("help", "install", "run", "test", "lint", "bench", "compat", "clean"):
+    for target in ("help", "install", "run", "test", "coverage", "lint", "bench", "compat", "clean"):
         assert f"make {target} " in done.stdout

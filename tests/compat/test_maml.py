@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from compat_tools import pretend, run_python
 from torch import Tensor, nn
 
 from openprompt_meta.compat import maml as compat_maml
 from openprompt_meta.compat import versions
 from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.errors import CompatibilityError
+from tests.helpers.interpreters import pretend, run_python
 
 pytestmark = pytest.mark.meta
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from compat_tools import ROOT
+
+from tests.helpers.interpreters import ROOT
 
 
 @pytest.fixture(scope="module")

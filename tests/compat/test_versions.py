@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from compat_tools import ROOT, pretend, run_python
 
 from openprompt_meta.compat import versions
 from openprompt_meta.errors import CompatibilityError
+from tests.helpers.interpreters import ROOT, pretend, run_python
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openprompt_meta.data.dataset import Split
-from openprompt_meta.data.episodes import EpisodeSampler, draw
+from openprompt_meta.data.episodes import EpisodeSampler, seeded_sample
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
@@ -96,7 +96,8 @@ def test_a_known_episode_of_the_demo_set_stays_as_it_is() -> None:
 def test_other_processes_with_another_hash_seed_draw_the_same() -> None:
     # Catches an order that comes from a set or from hash().
     code = (
-        "import json; from openprompt_meta.data import load, EpisodeSampler, random_class_split;"
+        "import json; from openprompt_meta.data.episodes import EpisodeSampler;"
+        "from openprompt_meta.data.loading import load; from openprompt_meta.data.splits import random_class_split;"
         "e = EpisodeSampler(load('demo').test, seed=5)[9];"
         "r = random_class_split({str(i) for i in range(40)}, (20, 10, 10), seed=1);"
         "print(json.dumps([e.classes, e.support, e.query, r.train]))"
@@ -119,7 +120,7 @@ def test_other_processes_with_another_hash_seed_draw_the_same() -> None:
 def test_every_ordered_draw_is_equally_likely() -> None:
     # Oracle: all 4·3 ordered pairs by brute force; a modulo bias or a bad shuffle would show in the counts.
     rounds = 12_000
-    counts = Counter(tuple(draw("abcd", 2, "uniform", i)) for i in range(rounds))
+    counts = Counter(tuple(seeded_sample("abcd", 2, "uniform", i)) for i in range(rounds))
     pairs = list(itertools.permutations("abcd", 2))
     assert set(counts) == set(pairs)
     expected = rounds / len(pairs)
@@ -132,16 +133,16 @@ def test_every_ordered_draw_is_equally_likely() -> None:
 def test_a_draw_has_no_repeats_and_a_shorter_one_is_its_beginning(size: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, size))
     items = list(range(size))
-    drawn = draw(items, count, "key", 1)
+    drawn = seeded_sample(items, count, "key", 1)
     assert len(set(drawn)) == count
     assert set(drawn) <= set(items)
-    assert drawn == draw(items, size, "key", 1)[:count]
+    assert drawn == seeded_sample(items, size, "key", 1)[:count]
 
 
 def test_keys_that_only_look_alike_give_different_draws() -> None:
     # Catches keys that are glued together: seed 1, index 11 must not be seed 11, index 1.
     keys = [(1, 11), (11, 1), ("1", 11), (1, 1, 1), ("ab", "c"), ("a", "bc")]
-    assert len({tuple(draw(range(1000), 5, *key)) for key in keys}) == len(keys)
+    assert len({tuple(seeded_sample(range(1000), 5, *key)) for key in keys}) == len(keys)
 
 
 def test_too_few_classes_is_refused_with_the_numbers() -> None:

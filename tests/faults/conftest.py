@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from failing_disks import LimitedDisk, TmpfsDisk, mounted
-from fault_tools import SmallRun, VictimServer
 
 from openprompt_meta.runs.run import Run
+from tests.helpers.failing_disks import LimitedDisk, TmpfsDisk, mounted
+from tests.helpers.victims import SmallRun, VictimServer
 
 
 @pytest.fixture(scope="session")

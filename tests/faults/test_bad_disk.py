@@ -95,14 +95,14 @@ def test_what_does_not_read_back_never_replaces_a_good_file(damage: Damage, size
 def test_a_bad_disk_leaves_the_checkpoint_before(damage: Damage, tmp_path: Path) -> None:
     file = tmp_path / "last.safetensors"
     old, new = (
-        SimpleNamespace(pool=pool, optimizer=torch.optim.Adam(pool.parameters()))
+        SimpleNamespace(meta_parameters=pool, optimizer=torch.optim.Adam(pool.parameters()))
         for pool in (PromptPool(2, 2, 8, 8), PromptPool(2, 2, 8, 8))
     )
     write_checkpoint(file, old, Progress(iteration=1))  # type: ignore[arg-type]
     with bad_disk(damage), pytest.raises(CheckpointError, match="other bytes than were written"):
         write_checkpoint(file, new, Progress(iteration=2))  # type: ignore[arg-type]
-    assert load_pool(file, new.pool).iteration == 1
-    assert torch.equal(new.pool.prompts, old.pool.prompts)
+    assert load_pool(file, new.meta_parameters).iteration == 1
+    assert torch.equal(new.meta_parameters.prompts, old.meta_parameters.prompts)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

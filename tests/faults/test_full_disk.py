@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from failing_disks import PAGE, LimitedDisk, TmpfsDisk
-from fault_tools import ROOT, SmallRun, assert_same_results, assert_sound
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import CheckpointError, TemplateError
@@ -24,12 +22,14 @@ from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weigh
 from openprompt_meta.runs.checkpoint import Progress, load_pool, write_checkpoint
 from openprompt_meta.runs.folder import SeedFolder
 from openprompt_meta.runs.process import log_file
+from tests.helpers.failing_disks import PAGE, LimitedDisk, TmpfsDisk
+from tests.helpers.victims import ROOT, SmallRun, assert_same_results, assert_sound
 
 Disk = TmpfsDisk | LimitedDisk
 
 
 def learner_of(learned: PromptPool) -> Any:
-    return SimpleNamespace(pool=learned, optimizer=torch.optim.Adam(learned.parameters()))
+    return SimpleNamespace(meta_parameters=learned, optimizer=torch.optim.Adam(learned.parameters()))
 
 
 def pool() -> PromptPool:

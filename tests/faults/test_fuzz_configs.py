@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from fuzz_tools import fuzzed, junk, mangled, only_reading, tree
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.config.yaml_file import parse_yaml
 from openprompt_meta.errors import ConfigError, TemplateError
+from tests.helpers.fuzzing import fuzzed, junk, mangled, only_reading, tree
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(

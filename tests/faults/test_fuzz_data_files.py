@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz_tools import fuzzed, junk, mangled, only_reading, tree
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import write_data
 
 from openprompt_meta.data.checks import check
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
+from tests.helpers.fuzzing import fuzzed, junk, mangled, only_reading, tree
+from tests.helpers.small_runs import write_data
 
 FILES = ["train.jsonl", "valid.jsonl", "test.jsonl", "splits.json", "labels.json"]
 CSV = 'text,label,note\n"tell me, please",weather,1\nrain ""again,weather,\n"two\nlines",sport,3\ngoal,sport,\n'

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from fault_tools import SmallRun
-from fuzz_tools import CASES, fuzzed, junk, mangled, only_reading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +24,8 @@ from openprompt_meta.runs.checkpoint import (
 )
 from openprompt_meta.runs.run import Run
 from openprompt_meta.tensor_files import packed, read_tensors
+from tests.helpers.fuzzing import CASES, fuzzed, junk, mangled, only_reading
+from tests.helpers.victims import SmallRun
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64]
 
@@ -36,13 +36,13 @@ def learner() -> Any:
     optimizer = torch.optim.Adam(pool.parameters())
     sum(parameter.square().sum() for parameter in pool.parameters()).backward()  # type: ignore[union-attr]
     optimizer.step()
-    return SimpleNamespace(pool=pool, optimizer=optimizer)
+    return SimpleNamespace(meta_parameters=pool, optimizer=optimizer)
 
 
 def state(of: Any) -> list[torch.Tensor]:
     kept = of.optimizer.state_dict()["state"]
     moments = [kept[index][name] for index in sorted(kept) for name in sorted(kept[index])]
-    return [*of.pool.state_dict().values(), *moments]
+    return [*of.meta_parameters.state_dict().values(), *moments]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_mangled_checkpoint_is_refused_or_restores_what_was_saved(folder: Path
     file.write_bytes(data.draw(mangled(file.read_bytes())))
     found = learner()
     with torch.no_grad():
-        found.pool.prompts.zero_()
+        found.meta_parameters.prompts.zero_()
     with only_reading():
         try:
             progress = read_checkpoint(file, found)
@@ -105,7 +105,7 @@ def test_a_checkpoint_of_a_stranger_is_refused_or_can_be_gone_on_with(folder: Pa
             read_checkpoint(file, found)
         except CheckpointError:
             return
-    sum(parameter.square().sum() for parameter in found.pool.parameters()).backward()
+    sum(parameter.square().sum() for parameter in found.meta_parameters.parameters()).backward()
     found.optimizer.step()
 
 

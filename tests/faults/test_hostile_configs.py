@@ -7,7 +7,6 @@ import resource
 from pathlib import Path
 
 import pytest
-from hostile import BAD_ENCODINGS, TEMPLATES, YAMLS
 
 from openprompt_meta.cli import main
 from openprompt_meta.config.loading import load_config
@@ -16,6 +15,7 @@ from openprompt_meta.config.template_text import check_pieces, parse_template_te
 from openprompt_meta.config.validation import FORMAT_VERSION, config_from_mapping
 from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.errors import ConfigError, TemplateError
+from tests.helpers.hostile import BAD_ENCODINGS, TEMPLATES, YAMLS
 
 LONGEST_MESSAGE = 3_000
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile import billion_laughs
 
 from openprompt_meta.cli import main
 from openprompt_meta.data.label_words import read_label_words
 from openprompt_meta.data.loading import load
 from openprompt_meta.data.readers.find import read_records
 from openprompt_meta.errors import DataError
+from tests.helpers.hostile import billion_laughs
 
 LONG = "x" * 1_000_000
 ROW = '{"text": "a", "label": "b"}\n'

@@ -11,10 +11,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from fault_tools import SmallRun, VictimServer, assert_same_results, assert_sound, timed, wait_for
 
 from openprompt_meta.errors import RunError
 from openprompt_meta.runs.run import Run
+from tests.helpers.victims import SmallRun, VictimServer, assert_same_results, assert_sound, timed, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from fault_tools import SmallRun
 
 from openprompt_meta.files import atomic_writer, remove_leftovers, write_atomic
 from openprompt_meta.runs.run import Run
+from tests.helpers.victims import SmallRun
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forked")
 

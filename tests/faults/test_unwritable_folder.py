@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from failing_disks import mounted
-from fault_tools import SmallRun
 
 from openprompt_meta.cli import main
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_weights, write_pool_files
+from tests.helpers.failing_disks import mounted
+from tests.helpers.victims import SmallRun
 
 
 @pytest.fixture

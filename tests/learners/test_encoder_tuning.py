@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from oracle_tools import CLASSES, QUERY, QUERY_LABELS, SUPPORT, SUPPORT_LABELS
 from torch import Tensor, nn
 
 from openprompt_meta.encoder.loading import LoadedMLM
@@ -22,6 +21,7 @@ from openprompt_meta.learners.baselines import (
 from openprompt_meta.learners.inner import task_randomness
 from openprompt_meta.learners.task import Task
 from openprompt_meta.methods.baselines import BareTexts
+from tests.helpers.oracles import CLASSES, QUERY, QUERY_LABELS, SUPPORT, SUPPORT_LABELS
 
 pytestmark = pytest.mark.meta
 

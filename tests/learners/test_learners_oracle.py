@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from oracle_tools import ALPHA, QUERY_LABELS, STEPS, SUPPORT_LABELS, Setting, rep_log_probabilities, rep_loss
 from torch import Tensor, nn
 
 from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier
@@ -26,6 +25,7 @@ from openprompt_meta.learners.optim import InnerSteps
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 from openprompt_meta.verbalizers.warp import WarpVerbalizer
+from tests.helpers.oracles import ALPHA, QUERY_LABELS, STEPS, SUPPORT_LABELS, Setting, rep_log_probabilities, rep_loss
 
 pytestmark = pytest.mark.meta
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from oracle_tools import ALPHA, CLASSES, QUERY_LABELS, STEPS, SUPPORT_LABELS, WORDS, Setting, rep_loss
 from torch import Tensor
 
 from openprompt_meta.encoder.classifier import MaskClassifier
@@ -22,6 +21,7 @@ from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 from openprompt_meta.verbalizers.warp import WarpVerbalizer
+from tests.helpers.oracles import ALPHA, CLASSES, QUERY_LABELS, STEPS, SUPPORT_LABELS, WORDS, Setting, rep_loss
 
 pytestmark = pytest.mark.meta
 

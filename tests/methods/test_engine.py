@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import small_config, write_data
 
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.loading import open_dataset
@@ -18,6 +17,7 @@ from openprompt_meta.methods import language_model
 from openprompt_meta.methods.language_model import load_language_model, torch_precision
 from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
 from openprompt_meta.runs.process import usable_processors
+from tests.helpers.small_runs import small_config, write_data
 
 pytestmark = pytest.mark.meta
 

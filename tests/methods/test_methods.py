@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from small_runs import assert_same_run, cut_after, small_config, write_data
 
 from openprompt_meta.components import methods
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.validation import config_from_mapping
-from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier
 from openprompt_meta.encoder.packed import PackedClassifier
@@ -25,6 +23,7 @@ from openprompt_meta.methods.language_model import load_language_model, paramete
 from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs import run
 from openprompt_meta.runs.run import Run
+from tests.helpers.small_runs import assert_same_run, cut_after, small_config, write_data
 
 pytestmark = pytest.mark.meta
 
@@ -85,7 +84,7 @@ def config(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> RunConfig:
 
 
 def variant(config: RunConfig, name: str) -> RunConfig:
-    mapping = to_mapping(config)
+    mapping = config.model_dump()
     for key, value in VARIANTS[name].items():
         mapping[key] = {**mapping[key], **value} if isinstance(value, dict) else value
     return config_from_mapping(mapping)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_text import Small
 
 from openprompt_meta.encoder.loading import LoadedMLM
+from tests.helpers.small_text import Small
 from tools.minilm_mlm.corpus import Corpus
 
 

@@ -30,8 +30,8 @@ def test_every_problem_is_named(tmp_path: Path) -> None:
 
 
 def test_the_runner_ends_bad_settings_with_a_sentence() -> None:
-    command = [sys.executable, str(ROOT / "tools/minilm_mlm"), str(SHIPPED), "rnak=8"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-m", "tools.minilm_mlm", str(SHIPPED), "rnak=8"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "rnak: unknown key" in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_text import Small
 from torch import Tensor
 
 from openprompt_meta.encoder.minilm import add_difference, with_head
 from openprompt_meta.errors import CheckpointError
+from tests.helpers.small_text import Small
 from tools.minilm_mlm.judging import judge, predictions, scores
 from tools.minilm_mlm.low_rank import difference_of, learned_tensors, learner_from
 from tools.minilm_mlm.masking import Masking

@@ -15,13 +15,13 @@ from openprompt.prompts import (
     SoftTemplate,
     SoftVerbalizer,
 )
-from prompt_tools import CLASSES, WORDS, batch_of, classifier, close, pool_template, snapshot
 
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
+from tests.helpers.prompts import CLASSES, WORDS, batch_of, classifier, close, pool_template, snapshot
 
 pytestmark = pytest.mark.prompts
 

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from openprompt.data_utils import InputExample
 from openprompt.prompts import ManualTemplate
-from prompt_tools import PAPER_LAYOUT, batch_of, classifier, close, hidden_at_mask, pool_template
 
 from openprompt_meta.verbalizers.rep import RepVerbalizer
+from tests.helpers.prompts import PAPER_LAYOUT, batch_of, classifier, close, hidden_at_mask, pool_template
 
 pytestmark = pytest.mark.prompts
 

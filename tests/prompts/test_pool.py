@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prompt_tools import close, dot, softmax
 
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.pool import PromptPool
+from tests.helpers.prompts import close, dot, softmax
 
 pytestmark = pytest.mark.prompts
 

@@ -11,7 +11,11 @@ import torch
 from openprompt import PromptForClassification
 from openprompt.data_utils import InputExample
 from openprompt.prompts import ManualTemplate, MixedTemplate, SoftTemplate
-from prompt_tools import (
+
+from openprompt_meta.errors import TemplateError
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.rep import RepVerbalizer
+from tests.helpers.prompts import (
     PAPER_LAYOUT,
     TEXTS,
     batch_of,
@@ -23,12 +27,8 @@ from prompt_tools import (
     same_content,
     snapshot,
 )
-from tiny_models import FAMILIES
-from tiny_models import LABEL_WORDS as MANY_WORDS
-
-from openprompt_meta.errors import TemplateError
-from openprompt_meta.prompts.pool_template import PromptPoolTemplate
-from openprompt_meta.verbalizers.rep import RepVerbalizer
+from tests.helpers.tiny_models import FAMILIES
+from tests.helpers.tiny_models import LABEL_WORDS as MANY_WORDS
 
 pytestmark = pytest.mark.prompts
 

@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS, load_template, load_verbalizer
-from prompt_tools import CLASSES, PAPER_LAYOUT, WORDS
 from yacs.config import CfgNode
 
 from openprompt_meta.errors import ConfigError
@@ -17,6 +16,7 @@ from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
+from tests.helpers.prompts import CLASSES, PAPER_LAYOUT, WORDS
 
 pytestmark = pytest.mark.prompts
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_runs import small_config, write_data
 
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.workbench import Effort, Workbench
 from openprompt_meta.runs.run import Run
+from tests.helpers.small_runs import small_config, write_data
 
 
 @pytest.fixture(scope="session")

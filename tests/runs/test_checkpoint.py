@@ -23,7 +23,7 @@ def learner(trained: tuple[str, ...] = ()) -> Any:
         if name in trained:
             parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    return SimpleNamespace(pool=layers, optimizer=optimizer)
+    return SimpleNamespace(meta_parameters=layers, optimizer=optimizer)
 
 
 def test_parameters_that_never_had_a_gradient_have_no_state_afterwards_either(tmp_path: Path) -> None:
@@ -42,21 +42,3 @@ def test_a_state_without_one_of_its_parameters_is_refused(tmp_path: Path) -> Non
     path.write_bytes(packed(fewer, metadata))
     with pytest.raises(CheckpointError, match="only a part of it"):
         read_checkpoint(path, learner())
-
-
-@pytest.mark.parametrize(
-    ("trained", "is_read"), [(("0.weight",), False), (("0.weight", "0.bias", "1.weight", "1.bias"), True)]
-)
-def test_the_first_release_did_not_say_so_it_is_all_or_none(
-    tmp_path: Path, trained: tuple[str, ...], is_read: bool
-) -> None:
-    path = tmp_path / "last.safetensors"
-    write_checkpoint(path, learner(trained), Progress())
-    tensors, metadata = read_tensors(path)
-    del metadata["optimizer_parameters"]
-    path.write_bytes(packed(tensors, metadata))
-    if is_read:
-        read_checkpoint(path, learner())
-    else:
-        with pytest.raises(CheckpointError, match="only a part of it"):
-            read_checkpoint(path, learner())

@@ -12,6 +12,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
+import openprompt_meta.runs.run  # the heap of a process with everything loaded, as a run's is
 from openprompt_meta.runs.process import keep_freed_memory
 
 if {kept}:
@@ -30,5 +31,6 @@ def new_pages(kept: bool) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an option of glibc's")
+@pytest.mark.slow
 def test_the_system_is_not_asked_for_the_same_memory_again() -> None:
     assert new_pages(kept=True) < new_pages(kept=False) / 5

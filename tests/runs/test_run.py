@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
@@ -29,6 +28,7 @@ from openprompt_meta.errors import (
 )
 from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
+from tests.helpers.small_runs import assert_same_run, cut_after, small_config, without_times, write_data
 
 pytestmark = pytest.mark.meta
 
@@ -88,7 +88,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_bits(
 SCRIPT = """
 import sys
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.runs import Run
+from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.process import log_to_screen
 with log_to_screen(30):
     sys.exit(0 if Run(load_config(sys.argv[1]), sys.argv[2], show_progress=False).train() else 130)
@@ -96,6 +96,7 @@ with log_to_screen(30):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: Path, number: signal.Signals) -> None:
     config = config.with_values(
         {"meta.iterations": 40, "meta.validate_every": 10, "meta.valid_tasks": 2, "meta.test_tasks": 2}
@@ -113,6 +114,7 @@ def test_a_killed_process_resumes_to_the_same_bits(config: RunConfig, tmp_path: 
     metrics = tmp_path / "cut" / "seed-0" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (metrics.exists() and len(metrics.read_text().splitlines()) >= 6):
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
@@ -320,6 +322,7 @@ def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: 
 
 
 @pytest.mark.real_encoder
+@pytest.mark.slow
 def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:
     # The method itself: a dozen small iterations lift accuracy on classes they never saw, on the real encoder.
     from openprompt_meta.config.validation import config_from_mapping

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_runs import write_data
 
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.runs.run import Run
+from tests.helpers.small_runs import write_data
 
 YAMLS = Path(__file__).parents[2] / "yamls"
 RUNS = sorted(file for file in YAMLS.rglob("*.yaml") if file.parent.name not in ("base", "mlm", "openprompt"))

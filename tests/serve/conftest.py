@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from service_tools import new_classifier, running
 
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from tests.helpers.services import new_classifier, running
 
 
 @pytest.fixture(scope="session")

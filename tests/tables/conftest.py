@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_runs import write_data
-from table_tools import SmallTables
+
+from tests.helpers.small_runs import write_data
+from tests.helpers.small_tables import SmallTables
 
 
 @pytest.fixture(scope="session")

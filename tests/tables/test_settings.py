@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import small_config, write_data
 
 from openprompt_meta.components import methods
 from openprompt_meta.config.loading import load_config
@@ -21,6 +20,7 @@ from openprompt_meta.runs.evaluation import evaluate_tasks
 from openprompt_meta.tables.cells import cells_of, digest
 from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
 from openprompt_meta.tables.settings import TRAINING_KEYS, Setting, _without_idle_keys, cell_config, check_overrides
+from tests.helpers.small_runs import small_config, write_data
 
 YAMLS = Path(__file__).parents[2] / "yamls"
 MODELS = {"bert": "bert-base-uncased", "minilm": "minilm"}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from table_tools import KEYS, SmallTables
 
 from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
 from openprompt_meta.tables import cells as execution
+from tests.helpers.small_tables import KEYS, SmallTables
 
 pytestmark = pytest.mark.meta
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openprompt_meta.config.keys import describe
 from openprompt_meta.config.schema import RunConfig
@@ -21,7 +21,7 @@ from openprompt_meta.report.workbench import Workbench
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TUNING", "Bar", "GroupedBars", "differing_keys", "value_of"]
+__all__ = ["TUNING", "Bar", "GroupedBars", "differing_keys"]
 
 # Where a run stands, not what it does.
 _ELSEWHERE = ("dataset.", "run.", "meta.way", "meta.shot", "meta.test_tasks")
@@ -45,18 +45,10 @@ class GroupedBars:
     bars: list[Bar]
 
 
-def value_of(config: RunConfig, path: str) -> Any:
-    """The value of a dotted key."""
-    value: Any = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
-
-
 def differing_keys(configs: Sequence[RunConfig]) -> list[str]:
     """Keys in which the configurations are not all equal."""
     paths = [key.path for key in describe()]
-    return [path for path in paths if any(value_of(one, path) != value_of(configs[0], path) for one in configs[1:])]
+    return [path for path in paths if any(one.value_at(path) != configs[0].value_at(path) for one in configs[1:])]
 
 
 def measure(runs: Sequence[FinishedRun], bench: Workbench) -> GroupedBars:
@@ -66,7 +58,7 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> GroupedBars:
         groups.setdefault(run.setting, []).append(run)
     telling = {path for own in groups.values() for path in differing_keys([run.config for run in own])}
     keys = [key.path for key in describe() if key.path in telling and not key.path.startswith(_ELSEWHERE)]
-    names = {run.label: ", ".join(f"{path}={value_of(run.config, path)}" for path in keys) for run in runs}
+    names = {run.label: ", ".join(f"{path}={run.config.value_at(path)}" for path in keys) for run in runs}
     for own in groups.values():
         if len(own) > 1 and len({names[run.label] for run in own}) < len(own):
             names = {run.label: run.label for run in runs}

@@ -1,0 +1,136 @@
+"""The encoder run over packed texts says at the [MASK] what transformers' own forward pass says there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from openprompt_meta.encoder import packed as module
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.packed import pack, packed_encoder
+from tests.helpers.tiny_models import FAMILIES
+
+pytestmark = pytest.mark.meta
+
+BERT_LIKE = ("bert", "roberta", "electra")
+LENGTHS = [7, 3, 12, 7, 4]
+MASKS = [5, 1, 6, 2, 3]
+
+
+def double(folder: Any) -> LoadedMLM:
+    loaded = load_mlm(folder, attn_implementation="eager")
+    loaded.model.double().requires_grad_(False).eval()
+    return loaded
+
+
+def batch_of(width: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.tensor([[1] * n + [0] * (max(LENGTHS) - n) for n in LENGTHS])
+    loss_ids = torch.zeros_like(mask)
+    for row, column in enumerate(MASKS):
+        loss_ids[row, column] = 1
+    ids = torch.randint(5, width, mask.shape, generator=generator)
+    return {"attention_mask": mask, "loss_ids": loss_ids, "input_ids": ids}
+
+
+@pytest.mark.parametrize("slots", [10, 4096], ids=["several passes", "one pass"])
+@pytest.mark.parametrize("group_cost", [0, 1000], ids=["no padding", "one group"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", BERT_LIKE)
+def test_features_and_gradients_are_those_of_the_whole_forward_pass(
+    family: str,
+    attention: str,
+    group_cost: int,
+    slots: int,
+    tiny_mlm_folder: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(module.SLOTS_OF_A_PASS, "cpu", slots)
+    model = double(tiny_mlm_folder(family)).model
+    batch = batch_of(model.config.vocab_size)
+    embeds = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()  # [B, L, d_i]
+    hidden = model.base_model(inputs_embeds=embeds, attention_mask=batch["attention_mask"]).last_hidden_state
+    expected = hidden[batch["loss_ids"] > 0]
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), embeds)
+
+    encoder = packed_encoder(model)
+    assert encoder is not None
+    encoder._eager = attention == "eager"  # not every transformers has the other for every family
+    packing = pack([batch], group_cost)
+    rows = torch.cat([embeds[i, :n] for i, n in enumerate(LENGTHS)])
+    found = encoder.at_slots(
+        encoder.embed(rows[packing.tokens], packing.columns), packing.groups, packing.slots_where("loss_ids")
+    )[packing.place]
+    (gradient,) = torch.autograd.grad((found * weights).sum(), embeds)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
+    # Padding gets no gradient in either.
+    assert torch.allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(BERT_LIKE)))
+def test_models_that_are_built_otherwise_are_left_to_their_own_forward_pass(
+    family: str, tiny: Callable[[str], LoadedMLM]
+) -> None:
+    assert packed_encoder(tiny(family).model) is None
+
+
+def test_an_encoder_that_looks_like_bert_but_computes_something_else_is_not_trusted(
+    tiny: Callable[[str], LoadedMLM],
+) -> None:
+    model = tiny("bert").model
+    assert packed_encoder(model) is not None
+    first = model.bert.encoder.layer[0]
+    first.forward = lambda *args, real=first.forward, **kwargs: _scaled(real(*args, **kwargs))
+    assert packed_encoder(model) is None
+
+
+def _scaled(output: Any) -> Any:
+    return output * 1.1 if isinstance(output, torch.Tensor) else (output[0] * 1.1, *output[1:])
+
+
+def test_linear_layers_see_no_padding_and_the_last_one_the_mask_alone(tiny: Callable[[str], LoadedMLM]) -> None:
+    model = tiny("bert").model
+    encoder = packed_encoder(model)
+    assert encoder is not None
+    seen: dict[str, int] = {}
+    for number, layer in enumerate(model.bert.encoder.layer):
+        parts = {
+            "key": layer.attention.self.key,
+            "query": layer.attention.self.query,
+            "wide": layer.intermediate.dense,
+        }
+        for name, part in parts.items():
+            part.register_forward_hook(
+                lambda module, inputs, output, at=f"{number}.{name}": seen.update({at: len(inputs[0])})
+            )
+    packing = pack([batch_of(model.config.vocab_size)], group_cost=0)
+    embedded = encoder.embed(encoder.word_embeddings(packing.flat("input_ids")), packing.columns)
+    encoder.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))
+    tokens, texts = sum(LENGTHS), len(LENGTHS)
+    assert seen == {
+        "0.key": tokens,
+        "0.query": tokens,
+        "0.wide": tokens,
+        "1.key": tokens,
+        "1.query": texts,
+        "1.wide": texts,
+    }
+
+
+def test_passes_on_a_cpu_are_no_larger_than_they_should_be(
+    tiny: Callable[[str], LoadedMLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("bert").model
+    encoder = packed_encoder(model)
+    assert encoder is not None
+    monkeypatch.setitem(module.SLOTS_OF_A_PASS, "cpu", 14)
+    seen: list[int] = []
+    model.bert.encoder.layer[0].attention.self.key.register_forward_hook(
+        lambda module, inputs, output: seen.append(len(inputs[0]))
+    )
+    encoder.at_mask(batch_of(model.config.vocab_size))
+    assert seen == [4 + 4, 7 + 7, 12]  # the shortest row is padded by one: cheaper than a group of its own
