@@ -27,6 +27,8 @@ setup(
             "data/demo/*",
             "data/facts/*",
             "encoder/minilm_mlm_files/*",
+            "report/*.jinja",
+            "serve/*.jinja",
             "serve/page/*",
             "tables/paper.json",
         ],
@@ -43,6 +45,8 @@ setup(
         "tqdm",
         "packaging",
         "huggingface_hub",
+        "filelock",
+        "jinja2",
         # What OpenPrompt imports.
         "datasets>=4",
         "rouge",
