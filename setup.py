@@ -45,7 +45,7 @@ setup(
         "tqdm",
         "packaging",
         "huggingface_hub",
-        "filelock",
+        "filelock>=3.30",
         "jinja2",
         # What OpenPrompt imports.
         "datasets>=4",
