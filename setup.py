@@ -55,7 +55,7 @@ setup(
         "dill",
         "yacs",
         "pyarrow",
-        "scipy",
+        "scipy>=1.15",
     ],
     extras_require={
         "serve": ["fastapi", "uvicorn"],
