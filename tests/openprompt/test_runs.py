@@ -23,9 +23,9 @@ from openprompt_meta.errors import (
     VerbalizerError,
 )
 from openprompt_meta.openprompt_runs import runners
-from openprompt_meta.openprompt_runs.checkpoint_file import read_checkpoint
 from openprompt_meta.openprompt_runs.config import make_config
 from openprompt_meta.openprompt_runs.run import resume_openprompt, run_openprompt, test_openprompt
+from openprompt_meta.openprompt_runs.runners import read_checkpoint
 
 pytestmark = pytest.mark.prompts
 
