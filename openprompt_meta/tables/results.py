@@ -115,7 +115,8 @@ def sign_flip_p(differences: Sequence[float] | np.ndarray, flips: int = FLIPS, s
 
 
 def _distance_from_zero(differences: np.ndarray, axis: int) -> np.ndarray:
-    return np.abs(differences.sum(axis)).round(_DECIMALS)
+    distance: np.ndarray = np.abs(differences.sum(axis)).round(_DECIMALS)
+    return distance
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
