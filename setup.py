@@ -27,6 +27,8 @@ setup(
             "data/demo/*",
             "data/facts/*",
             "encoder/minilm_mlm_files/*",
+            "report/*.jinja",
+            "serve/*.jinja",
             "serve/page/*",
             "tables/paper.json",
         ],
@@ -43,6 +45,8 @@ setup(
         "tqdm",
         "packaging",
         "huggingface_hub",
+        "filelock>=3.30",
+        "jinja2",
         # What OpenPrompt imports.
         "datasets>=4",
         "rouge",
@@ -51,7 +55,7 @@ setup(
         "dill",
         "yacs",
         "pyarrow",
-        "scipy",
+        "scipy>=1.15",
     ],
     extras_require={
         "serve": ["fastapi", "uvicorn"],

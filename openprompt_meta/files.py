@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import lock_descriptor
+
 __all__ = [
     "atomic_writer",
     "folder_writer",
@@ -30,13 +32,9 @@ __all__ = [
 # A file is written under a name of its own beside the old one, brought to the disk, read back, and only then renamed.
 # The writer holds a lock on it meanwhile, which tells what is being written from what a killed process left behind.
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks: what a killed process leaves there stays
-    fcntl = None  # type: ignore[assignment]
-
-
-_HAS_LOCKS: bool = fcntl is not None
+# A lock of Windows keeps others from reading the file, and the writer from renaming it: what a killed process leaves
+# there stays.
+_HAS_LOCKS = os.name == "posix"
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.part")
 _CHUNK = 1 << 20
 
@@ -169,7 +167,7 @@ def _new_file(target: Path) -> tuple[int, Path]:
         if not _HAS_LOCKS:
             return descriptor, temporary
         with contextlib.suppress(OSError):  # a file system without locks: then nobody can take it for a leftover
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_descriptor(descriptor)
         # Another process may have cleared it away between the two calls.
         if os.fstat(descriptor).st_nlink > 0:
             return descriptor, temporary
@@ -179,12 +177,10 @@ def _new_file(target: Path) -> tuple[int, Path]:
 def _remove_unless_held(path: Path) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        path.unlink()
-        return True
+        held = not lock_descriptor(descriptor, blocking=False)
+        if not held:
+            path.unlink()
+        return not held
     finally:
         os.close(descriptor)
 
@@ -196,7 +192,7 @@ def _forget_cached(descriptor: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable where the platform can (it cannot open a folder on Windows)."""
+    """Bring a folder's list of names to the disk where the platform can (Windows cannot open a folder)."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -227,9 +223,9 @@ def folder_writer(target: str | os.PathLike[str]) -> Iterator[Path]:
     temporary, lock = _new_folder(final)
     try:
         yield temporary
-        _sync(temporary)
+        _sync_folder(temporary)
         _put_in_place(temporary, final)
-        _sync(final.parent)
+        _sync_folder(final.parent)
     finally:
         # The folder that was given and not used, or the one that was replaced.
         shutil.rmtree(temporary, ignore_errors=True)
@@ -256,7 +252,7 @@ def _new_folder(final: Path) -> tuple[Path, int | None]:
         with contextlib.suppress(FileNotFoundError):  # cleared away by another process before it was locked
             lock = os.open(temporary, os.O_RDONLY)
             with contextlib.suppress(OSError):  # a file system without locks: then nobody can take it for a leftover
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_descriptor(lock, blocking=False)
             if temporary.is_dir():
                 return temporary, lock
             os.close(lock)
@@ -269,8 +265,8 @@ def _clear_leftovers(final: Path) -> None:
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                if lock_descriptor(lock, blocking=False):
+                    shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)
 
@@ -305,13 +301,3 @@ def _exchange(one: Path, other: Path) -> None:
     if rename(here, os.fsencode(one), here, os.fsencode(other), exchange) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fspath(other))
-
-
-def _sync(folder: Path) -> None:
-    """Bring a folder's list of names to the disk where the platform can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,11 +1,12 @@
-"""Tensors with a few strings in one safetensors file that knows its own checksum."""
+"""Tensors with a few strings in one safetensors file that knows its own checksum; trees of tensors as such."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -14,7 +15,17 @@ from torch import Tensor
 
 from openprompt_meta.files import read_limited, write_atomic
 
-__all__ = ["DamagedFile", "bytes_of", "digest", "map_tensors", "packed", "read_tensors", "write_tensors"]
+__all__ = [
+    "DamagedFile",
+    "bytes_of",
+    "digest",
+    "flatten_tree",
+    "map_tensors",
+    "packed",
+    "read_tensors",
+    "rebuild_tree",
+    "write_tensors",
+]
 
 _DIGEST = "sha256"
 
@@ -88,3 +99,48 @@ def bytes_of(value: Tensor) -> bytes | memoryview:
     """The bytes of a tensor, without a copy if it is contiguous and on the CPU."""
     flat = value.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data if flat.numel() else b""
+
+
+# -- trees ------------------------------------------------------------------------------------------------------------
+
+
+def flatten_tree(tree: Any) -> tuple[dict[str, Tensor], str]:
+    """The tensors in a tree of mappings, sequences, numbers, strings and tensors, and the rest of it as JSON.
+
+    :func:`rebuild_tree` gives it back with tensors equal bit for bit and on the CPU, keys of mappings as they were,
+    and tuples as lists.
+    """
+    tensors: dict[str, Tensor] = {}
+    return tensors, json.dumps(_without_tensors(tree, tensors))
+
+
+def rebuild_tree(tensors: Mapping[str, Tensor], rest: str) -> Any:
+    """The tree that :func:`flatten_tree` was given. ``DamagedFile`` if these are not of one."""
+    try:
+        return _with_tensors(json.loads(rest), tensors)
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise DamagedFile(f"it holds no tree of tensors: {error}") from None
+
+
+def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """JSON for ``value``; tensors go to ``tensors`` and leave their name behind."""
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        # A copy of its own: safetensors refuses two tensors in one memory, such as tied weights.
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        return {"items": [[key, _without_tensors(entry, tensors)] for key, entry in value.items()]}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_tensors(entry, tensors) for entry in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _with_tensors(described: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(described, list):
+        return [_with_tensors(entry, tensors) for entry in described]
+    if not isinstance(described, dict):
+        return described
+    if "tensor" in described:
+        return tensors[described["tensor"]]
+    return {key: _with_tensors(entry, tensors) for key, entry in described["items"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,12 +16,21 @@ from openprompt.protoverb_trainer import ProtoVerbClassificationRunner as OpenPr
 from torch import Tensor, nn
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.openprompt_runs.checkpoint_file import read_checkpoint, write_checkpoint
+from openprompt_meta.files import write_together
+from openprompt_meta.tensor_files import DamagedFile, flatten_tree, packed, read_tensors, rebuild_tree
 
-__all__ = ["ClassificationRunner", "FollowingLoader", "ProtoVerbClassificationRunner", "runner_class_for"]
+__all__ = [
+    "ClassificationRunner",
+    "FollowingLoader",
+    "ProtoVerbClassificationRunner",
+    "read_checkpoint",
+    "runner_class_for",
+    "write_checkpoint",
+]
 
 logger = logging.getLogger(__name__)
 
+_FORMAT = "openprompt_meta.checkpoint.1"
 # What verbalizers learn and keep outside their state_dict: ProtoVerb's flag, the words that PETAL's search found.
 _PLAIN_STATE = ("trained", "label_words_ids", "search_id", "accumulate")
 
@@ -105,7 +115,7 @@ class _AnyDeviceRunner(trainer.BaseRunner):
                 "global_step": self.global_step,
             }
         copies = [self.checkpoint_path(copy)] if copy else []
-        write_checkpoint(self.checkpoint_path(ckpt), tree, *copies)
+        write_checkpoint(tree, self.checkpoint_path(ckpt), *copies)
         logger.info("Saved checkpoint %s%s.", ckpt, f" and {copy}" if copy else "")
 
     def load_checkpoint(self, ckpt: str, load_state: bool = True) -> bool:
@@ -249,3 +259,30 @@ def _state_of(owner: Any) -> Any:
 
 def _cuda_states() -> list[Tensor]:
     return torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+def write_checkpoint(tree: Any, *paths: str | os.PathLike[str]) -> None:
+    """Write ``tree``, of plain values and tensors, to each of ``paths``, whole or not at all."""
+    tensors, rest = flatten_tree(tree)
+    content = packed(tensors, {"format": _FORMAT, "tree": rest})
+    write_together([(path, content) for path in paths])
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Any:
+    """The tree in ``path``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is no checkpoint of this package. Nothing in it is executed either way.
+    """
+    try:
+        tensors, metadata = read_tensors(path)
+        if metadata.get("format") != _FORMAT:
+            raise DamagedFile(f"its format is {metadata.get('format')!r}, expected {_FORMAT!r}")
+        return rebuild_tree(tensors, metadata.get("tree", ""))
+    except DamagedFile as error:
+        raise CheckpointError(
+            f"{os.fspath(path)} is not a checkpoint of this package, or it is damaged ({error}). OpenPrompt's own "
+            "checkpoints are pickles, which can run code when they are read, so they are not. Train again, or resume "
+            "from a folder that this package wrote."
+        ) from None

@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from filelock import lock_descriptor
+
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import read_limited, remove_leftovers, write_atomic
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks; two runs in one folder are then the user's to avoid
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["RunFolder", "SeedFolder"]
 
@@ -71,13 +68,10 @@ class RunFolder:
         """
         self.create()
         with (self.path / ".lock").open("a", encoding="utf-8") as lock:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise RunError(
-                        f"Another process is running in {self.path}. Wait for it, or choose another run.folder."
-                    ) from None
+            if not lock_descriptor(lock.fileno(), blocking=False):
+                raise RunError(
+                    f"Another process is running in {self.path}. Wait for it, or choose another run.folder."
+                )
             self._remove_leftovers()
             yield
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
+
+from openprompt_meta.html_templates import render_html
 
 __all__ = ["PageFile", "documentation", "page_files"]
 
@@ -33,34 +34,43 @@ def page_files() -> dict[str, PageFile]:
 
 def documentation(schema: Mapping[str, Any]) -> str:
     """The OpenAPI schema as a page that needs nothing from elsewhere."""
-    title = escape(schema["info"]["title"])
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{title}: documentation</title>\n<link rel="icon" href="/icon.svg">\n'
-        '<link rel="stylesheet" href="/page.css">\n</head>\n<body>\n<header>\n'
-        f"<h1>{title}</h1>\n<p>{escape(schema['info'].get('description', ''))}</p>\n"
-        '<p><a href="/">The page</a> · <a href="/openapi.json">The schema as JSON</a></p>\n</header>\n'
-        f'<main class="documentation">\n{"".join(_operations(schema))}</main>\n</body>\n</html>\n'
+    return render_html(
+        "openprompt_meta.serve",
+        "documentation.html.jinja",
+        title=schema["info"]["title"],
+        description=schema["info"].get("description", ""),
+        operations=list(_operations(schema)),
     )
 
 
-def _operations(schema: Mapping[str, Any]) -> Iterator[str]:
+class _Field(NamedTuple):
+    """A key of an object, with the keys of the object that it holds."""
+
+    key: str
+    kind: str
+    optional: bool
+    description: str | None
+    example: str | None
+    fields: list[_Field]
+
+
+def _operations(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            yield f"<section>\n<h2><code>{method.upper()} {escape(path)}</code></h2>\n"
-            yield f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>\n"
-            for parameter in operation.get("parameters", ()):
-                where = escape(parameter["in"])
-                yield f"<p><code>{escape(parameter['name'])}</code> ({where}): {_kind(parameter['schema'])}</p>\n"
-            body = operation.get("requestBody")
-            if body:
-                yield f"<h3>Body</h3>\n{_fields(_content(body), schema)}"
-            for status, answer in operation.get("responses", {}).items():
-                yield f"<h3>{escape(status)}: {escape(answer.get('description', ''))}</h3>\n"
-                if _content(answer):
-                    yield _fields(_content(answer), schema)
-            yield "</section>\n"
+            yield {
+                "method": method.upper(),
+                "path": path,
+                "description": operation.get("description") or operation.get("summary", ""),
+                "parameters": [
+                    (one["name"], one["in"], _kind(one["schema"])) for one in operation.get("parameters", ())
+                ],
+                "has_body": "requestBody" in operation,
+                "body": _fields(_content(operation.get("requestBody", {})), schema),
+                "answers": [
+                    (status, answer.get("description", ""), _fields(_content(answer), schema))
+                    for status, answer in operation.get("responses", {}).items()
+                ],
+            }
 
 
 def _content(described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -68,21 +78,23 @@ def _content(described: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def _fields(described: Mapping[str, Any], schema: Mapping[str, Any], inside: tuple[str, ...] = ()) -> str:
-    """A list of an object's keys; objects inside it are lists inside the list."""
+def _fields(described: Mapping[str, Any], schema: Mapping[str, Any], inside: tuple[str, ...] = ()) -> list[_Field]:
+    """The keys of an object; none of what is no object, or an object inside itself."""
     name = _reference(described)
     if name is None or name in inside:
-        return ""
+        return []
     found = schema["components"]["schemas"][name]
-    needed = found.get("required", ())
-    items = []
-    for key, value in found.get("properties", {}).items():
-        optional = "" if key in needed else ", optional"
-        text = f" – {escape(value['description'])}" if "description" in value else ""
-        example = f"; e.g. <code>{escape(json.dumps(value['examples'][0]))}</code>" if value.get("examples") else ""
-        within = _fields(value, schema, (*inside, name))
-        items.append(f"<li><code>{escape(key)}</code>: {_kind(value)}{optional}{text}{example}{within}</li>\n")
-    return f"<ul>\n{''.join(items)}</ul>\n" if items else ""
+    return [
+        _Field(
+            key=key,
+            kind=_kind(value),
+            optional=key not in found.get("required", ()),
+            description=value.get("description"),
+            example=json.dumps(value["examples"][0]) if value.get("examples") else None,
+            fields=_fields(value, schema, (*inside, name)),
+        )
+        for key, value in found.get("properties", {}).items()
+    ]
 
 
 def _reference(described: Mapping[str, Any]) -> str | None:
@@ -106,4 +118,4 @@ def _kind(described: Mapping[str, Any]) -> str:
     inner = described.get("additionalProperties")
     if isinstance(inner, Mapping):
         return f"object of {_kind(inner)}"
-    return escape(str(described.get("type", "anything")))
+    return str(described.get("type", "anything"))

@@ -15,12 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.openprompt_runs.checkpoint_file import (
-    pack,
-    read_checkpoint,
-    unpack,
-    write_checkpoint,
-)
+from openprompt_meta.openprompt_runs.runners import read_checkpoint, write_checkpoint
+from openprompt_meta.tensor_files import DamagedFile, flatten_tree, rebuild_tree
 
 pytestmark = pytest.mark.prompts
 
@@ -32,7 +28,7 @@ _TREES = st.recursive(
 
 @given(_TREES)
 def test_plain_trees_come_back_as_they_were(tree: Any) -> None:
-    assert unpack(pack(tree)) == tree
+    assert rebuild_tree(*flatten_tree(tree)) == tree
 
 
 def test_tensors_come_back_bit_for_bit() -> None:
@@ -44,7 +40,7 @@ def test_tensors_come_back_bit_for_bit() -> None:
         "scalar": torch.tensor(3.5),
         "empty": torch.empty(0, 4),
     }
-    for name, value in unpack(pack(tensors)).items():
+    for name, value in rebuild_tree(*flatten_tree(tensors)).items():
         assert value.dtype == tensors[name].dtype
         assert torch.equal(value, tensors[name])
 
@@ -59,7 +55,7 @@ def test_an_optimiser_goes_on_as_if_nothing_had_happened() -> None:
     straight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
     through = torch.optim.AdamW([straight], lr=0.1)
     train(straight, through, 2)
-    saved = unpack(pack({"parameter": straight, "optimizer": through.state_dict()}))
+    saved = rebuild_tree(*flatten_tree({"parameter": straight, "optimizer": through.state_dict()}))
     train(straight, through, 3)
 
     resumed = torch.nn.Parameter(saved["parameter"])
@@ -71,12 +67,12 @@ def test_an_optimiser_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_tied_weights_may_share_their_memory() -> None:
     weight = torch.rand(3, 2)
-    back = unpack(pack({"embedding": weight, "decoder": weight}))
+    back = rebuild_tree(*flatten_tree({"embedding": weight, "decoder": weight}))
     assert torch.equal(back["embedding"], back["decoder"])
 
 
 def test_copies_are_equal(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "last", {"epoch": 1}, tmp_path / "best")
+    write_checkpoint({"epoch": 1}, tmp_path / "last", tmp_path / "best")
     assert (tmp_path / "last").read_bytes() == (tmp_path / "best").read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["best", "last"]
 
@@ -118,10 +114,28 @@ def test_the_payload_of_the_test_above_would_have_been_executed(tmp_path: Path) 
 
 @pytest.mark.parametrize("length", [0, 4, 60, 200])
 def test_half_a_file_is_refused(length: int, tmp_path: Path) -> None:
-    content = pack({"tensor": torch.rand(100), "epoch": 3})
-    (tmp_path / "last.ckpt").write_bytes(content[:length])
+    file = tmp_path / "last.ckpt"
+    write_checkpoint({"tensor": torch.rand(100), "epoch": 3}, file)
+    file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(CheckpointError, match="damaged"):
-        read_checkpoint(tmp_path / "last.ckpt")
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("part", [b'[[\\"epoch\\", 3]', bytes(range(40, 50))])
+def test_an_altered_file_is_refused(part: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "last.ckpt"
+    write_checkpoint({"epoch": 3, "tensor": torch.arange(100, dtype=torch.uint8)}, file)
+    content = file.read_bytes()
+    assert part in content
+    file.write_bytes(content.replace(part, part.replace(b"3", b"4").replace(bytes([41]), bytes([42]))))
+    with pytest.raises(CheckpointError, match="does not match its checksum"):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("rest", ["", "{", "{}", "[" * 100_000, '{"tensor": "7"}', '{"items": [[1]]}', '{"items": 3}'])
+def test_what_is_no_tree_is_refused(rest: str) -> None:
+    with pytest.raises(DamagedFile, match="no tree"):
+        rebuild_tree({}, rest)
 
 
 def test_other_safetensors_are_refused(tmp_path: Path) -> None:

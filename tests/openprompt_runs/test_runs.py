@@ -22,9 +22,9 @@ from openprompt_meta.errors import (
     VerbalizerError,
 )
 from openprompt_meta.openprompt_runs import runners
-from openprompt_meta.openprompt_runs.checkpoint_file import read_checkpoint
 from openprompt_meta.openprompt_runs.config import make_config
 from openprompt_meta.openprompt_runs.run import resume_openprompt, run_openprompt, test_openprompt
+from openprompt_meta.openprompt_runs.runners import read_checkpoint
 from tests.helpers.openprompt_runs import CLASSES, predictions, small_config, write_folder
 
 pytestmark = pytest.mark.prompts

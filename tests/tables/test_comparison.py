@@ -1,4 +1,4 @@
-"""The statistics against scipy's, and against trying everything."""
+"""The statistics against scipy's, against trying everything, and against flipping coins."""
 
 from __future__ import annotations
 
@@ -33,25 +33,40 @@ def test_the_interval_is_that_of_scipys_paired_t_test(count: int) -> None:
     assert difference.tasks == count
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_few_differences_are_flipped_in_every_way(seed: int) -> None:
-    differences = np.array(accuracies(8, seed)) - np.array(accuracies(8, seed + 100))
-    observed = abs(sum(differences))
+def exact_p(differences: np.ndarray) -> float:
+    """The share of all sign patterns whose sum is as far from zero."""
     sums = [
         abs(sum(sign * value for sign, value in zip(signs, differences, strict=True)))
-        for signs in itertools.product((-1, 1), repeat=8)
+        for signs in itertools.product((-1, 1), repeat=len(differences))
     ]
-    assert sign_flip_p(differences) == sum(value >= observed - 1e-9 for value in sums) / 2**8
+    observed = abs(sum(differences))
+    return sum(value >= observed - 1e-9 for value in sums) / len(sums)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", [1, 2, 8, 13])
+def test_few_differences_are_flipped_in_every_way(count: int, seed: int) -> None:
+    differences = np.array(accuracies(count, seed)) - np.array(accuracies(count, seed + 100))
+    assert sign_flip_p(differences) == exact_p(differences)
+
+
+@pytest.mark.parametrize("values", [(0.1, 0.2, -0.3), (0.1, 0.2, 0.3, -0.6), (0.7, 0.1, -0.8, 0.1, -0.1, 0.2, -0.2)])
+def test_differences_that_cancel_have_a_p_value_of_one(values: tuple[float, ...]) -> None:
+    # In floating point their sum is not quite zero, and not the same in every order.
+    assert sign_flip_p(values) == exact_p(np.array(values)) == 1.0
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.02, 0.05])
-def test_many_differences_give_scipys_p_value_up_to_the_draw(shift: float) -> None:
+def test_many_differences_give_the_p_value_of_coins_up_to_the_draw(shift: float) -> None:
     differences = np.array(accuracies(40, 3, shift)) - np.array(accuracies(40, 4))
-    expected = stats.permutation_test(
-        (differences,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(5)
-    ).pvalue
+    signs = np.random.default_rng(5).choice((-1.0, 1.0), (100_000, 40))
+    expected = np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9)
     deviation = (max(expected, 1e-4) / 10_000) ** 0.5
-    assert sign_flip_p(differences) == pytest.approx(expected, abs=6 * deviation)
+    assert sign_flip_p(differences) == pytest.approx(expected, abs=4 * deviation)
+
+
+def test_the_p_value_is_never_below_the_observed_pattern_alone() -> None:
+    assert sign_flip_p([0.1] * 100) == 1 / 10_001
 
 
 def test_the_draw_is_the_same_every_time() -> None:
