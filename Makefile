@@ -6,17 +6,19 @@ VENV ?= .venv
 STAMP := $(VENV)/.installed
 LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
 BIN := $(VENV)/bin
-# Named one by one: pip 23.2 does not hand --config-settings on to what stands in a file.
-NO_DEPS = $(strip $(shell sed 's/\#.*//' requirements/no-deps.txt))
 # Conflicts are expected: OpenPrompt and learn2learn ask for what cannot be had, and are installed without it.
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-warn-conflicts -q
+PIP_INSTALL := -m pip install --disable-pip-version-check --no-warn-conflicts -q
+PIP := $(BIN)/python $(PIP_INSTALL)
+# Where `make release` tries the wheel: an environment of its own, and a folder that is no checkout.
+TRIAL := build/release
+FEW := meta.iterations=2 meta.validate_every=2 meta.valid_tasks=2 meta.test_tasks=2 meta.inner_steps_eval=1 --quiet
 
 # "ok", or the version if it is too old, or nothing if there is no such program. Runs on any Python.
 PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info >= (3, 10) else "%d.%d" % sys.version_info[:2])' 2>/dev/null)
 COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test coverage lint bench compat clean
+.PHONY: help install run test coverage lint bench compat release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -33,16 +35,34 @@ test: $(STAMP) ## run the tests
 coverage: $(STAMP) ## run the tests and measure how many lines they reach
 	@$(BIN)/python -m pytest -n auto --cov=openprompt_meta --cov-fail-under=90
 
-lint: $(STAMP) ## check style, format and types
+lint: $(STAMP) ## check style, format, types, and which room imports from which
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 
 bench: $(STAMP) ## measure speed and memory against OpenPrompt's own path (ARGS="--only iteration --rounds 5")
 	@$(BIN)/python -m bench $(ARGS)
 
 compat: $(STAMP) ## run the matrix of transformers versions (ONLY=oldest|locked|newest, NEWEST=version)
 	@$(BIN)/python runners/run_compat.py $(if $(ONLY),--only $(ONLY)) $(if $(NEWEST),--newest $(NEWEST)) $(ARGS)
+
+release: $(STAMP) ## build sdist and wheel into dist/, check both, and try the wheel in an empty environment
+	rm -rf dist $(TRIAL)
+	$(PIP) --no-deps -r requirements/release.txt
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv $(TRIAL)/venv
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) -r requirements/lock.txt
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps -r requirements/no-deps.txt
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) dist/*.whl
+	mkdir $(TRIAL)/elsewhere
+	cd $(TRIAL)/elsewhere && unset PYTHONPATH && export PATH="$$PWD/../venv/bin:$$PATH" && \
+		openprompt-meta doctor && \
+		openprompt-meta train demo $(FEW) && \
+		openprompt-meta train hwu64/5shot-minilm dataset.name=demo dataset.path=null $(FEW)
+	rm -rf $(TRIAL)
+	@ls -l dist
 
 clean: ## remove caches, build products and the environments of the matrix; .venv stays
 	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
@@ -55,6 +75,6 @@ $(STAMP): $(LISTS)
 	$(if $(COMPILER),,$(error a C compiler is needed to build learn2learn and none of cc, gcc and clang was found: install one, e.g. with 'apt-get install build-essential' or 'xcode-select --install'))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -r requirements/lock.txt
-	$(PIP) --no-deps --config-settings=--build-option=build_ext $(NO_DEPS)
+	$(PIP) --no-deps -r requirements/no-deps.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -20,7 +20,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=find_packages(include=["openprompt_meta", "openprompt_meta.*"]),
+    # The YAMLs stand at the top of a checkout and inside an installed package.
+    packages=[*find_packages(include=["openprompt_meta", "openprompt_meta.*"]), "openprompt_meta.yamls"],
+    package_dir={"openprompt_meta.yamls": "yamls"},
     package_data={
         "openprompt_meta": [
             "py.typed",
@@ -32,6 +34,7 @@ setup(
             "serve/page/*",
             "tables/paper.json",
         ],
+        "openprompt_meta.yamls": ["*.yaml", "*/*.yaml"],
     },
     python_requires=">=3.10",
     # OpenPrompt, learn2learn and the packaged encoder are not here: their own requirements cannot be met on a
@@ -69,6 +72,8 @@ setup(
             "hypothesis",
             "ruff",
             "mypy",
+            "import-linter",
+            "build",
             "matplotlib",
             "httpx",
             "playwright",
@@ -77,7 +82,12 @@ setup(
     },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
     classifiers=[
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

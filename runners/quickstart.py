@@ -6,13 +6,11 @@ import argparse
 import hashlib
 import sys
 import time
-from pathlib import Path
 
 from openprompt_meta.cli import exit_code_of
 from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.shipped import shipped_yamls
 from openprompt_meta.config.writing import to_yaml
-
-DEMO = Path(__file__).parents[1] / "yamls" / "demo.yaml"
 
 
 def main() -> int:
@@ -25,7 +23,7 @@ def main() -> int:
 
 
 def _quickstart(folder: str | None, overrides: list[str]) -> int:
-    config = load_config(DEMO, overrides)
+    config = load_config(shipped_yamls()["demo"], overrides)
     meta = config.meta
     # Another configuration is another run: it must not stumble over the folder of the one before.
     folder = folder or f"runs/demo/quickstart-{hashlib.sha256(to_yaml(config).encode()).hexdigest()[:8]}"

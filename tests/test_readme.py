@@ -24,7 +24,6 @@ def test_the_first_python_block_works_as_printed(capsys: pytest.CaptureFixture[s
 
 def test_the_first_yaml_is_a_valid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
-    (tmp_path / "yamls").symlink_to(ROOT / "yamls")
     (tmp_path / "my.yaml").write_text(block, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     overrides = re.search(r"openprompt-meta train my.yaml (.*?)\s+#", README)

@@ -1,4 +1,4 @@
-"""`openprompt-meta train | resume | test`: parse, call, print."""
+"""`openprompt-meta yamls | train | resume | test`: parse, call, print."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ EXIT_STOPPED = 130
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the three subcommands."""
+    """Add the four subcommands."""
+    yamls = subparsers.add_parser(
+        "yamls", help="list the YAMLs that ship", description="List the YAMLs that ship, to train or to inherit from."
+    )
+    yamls.set_defaults(run=_list_yamls)
     train = subparsers.add_parser(
         "train",
         help="meta-train and test what a YAML describes",
         description="Meta-train and test what a YAML describes. Run again, it goes on where it was interrupted.",
     )
-    train.add_argument("yaml", help="a run's YAML, e.g. yamls/demo.yaml")
+    train.add_argument("yaml", metavar="YAML", help="a file, or the name of one that ships, e.g. demo")
     train.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. meta.shot=1 run.seeds=[0,1,2]")
     train.set_defaults(run=_train)
     resume = subparsers.add_parser("resume", help="go on with an interrupted run")
@@ -38,11 +42,24 @@ def add_parsers(subparsers: Subparsers) -> None:
         parser.add_argument("--quiet", action="store_true", help="no progress bars")
 
 
+def _list_yamls(_: argparse.Namespace) -> int:
+    from openprompt_meta.config.shipped import shipped_yamls
+
+    files = shipped_yamls()
+    width = max(map(len, files), default=0)
+    for name, file in files.items():
+        # Each opens with a comment that says what it is.
+        print(f"{name:<{width}}  {file.read_text('utf-8').partition(chr(10))[0].removeprefix('# ')}")
+    return 0
+
+
 def _train(options: argparse.Namespace) -> int:
     from openprompt_meta.config.loading import load_config
+    from openprompt_meta.config.shipped import find_yaml
 
-    config = load_config(options.yaml, options.overrides)
-    folder = config.run.folder or Path("runs") / config.dataset.name / Path(options.yaml).stem
+    yaml = find_yaml(options.yaml)
+    config = load_config(yaml, options.overrides)
+    folder = config.run.folder or Path("runs") / config.dataset.name / yaml.stem
     return _carry_out(options, config, folder)
 
 

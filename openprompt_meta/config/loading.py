@@ -12,6 +12,7 @@ from typing import Any
 from openprompt_meta.config.keys import key_at
 from openprompt_meta.config.presets import PRESETS, preset
 from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.shipped import find_yaml
 from openprompt_meta.config.validation import VERSION_KEY, check_version, config_error, notes, read_mapping
 from openprompt_meta.config.yaml_file import YamlFile, parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
@@ -34,7 +35,7 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     ``preset=`` of the command line and its other keys.
 
     Args:
-        path: the file. ``inherit`` in it is a path, or a list of paths, relative to it.
+        path: the file. ``inherit`` in it is a path relative to it, the name of a YAML that ships, or a list of them.
         overrides: ``key=value`` with dotted keys, as in ``meta.shot=1`` or ``run.seeds=[0,1]``.
 
     Raises:
@@ -156,7 +157,7 @@ def _bases(content: Mapping[str, Any], path: Path) -> list[Path]:
     names = given if isinstance(given, list) else [] if given is None else [given]
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f"{path}: inherit is {show(given)}, expected a path or a list of paths.")
-    return [path.parent / name for name in names]
+    return [find_yaml(name, beside=path.parent) for name in names]
 
 
 def _preset_origins(values: Mapping[str, Any], name: str) -> dict[tuple[str, ...], str]:

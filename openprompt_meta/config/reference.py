@@ -19,15 +19,15 @@ A run is described by one YAML file. All keys are optional. Everything is checke
 all problems are reported at once, each with its file, line and nearest valid name.
 
 ```yaml
-inherit: [base/minilm.yaml, base/intents.yaml]   # relative to this file; later ones win
+inherit: [base/intents, my/base.yaml]   # the first ships, the second is beside this file; later ones win
 dataset:
   name: demo
 meta:
   shot: 5
 ```
 
-- `inherit`: a path or a list of paths, relative to the file. Sections are joined key by key; what the file says itself
-  wins, lists are replaced as a whole.
+- `inherit`: a path relative to the file, or the name of a YAML that ships (`openprompt-meta yamls` lists them), or a
+  list of them. Sections are joined key by key; what the file says itself wins, lists are replaced as a whole.
 - `preset: authors`: the settings of the authors' code where they differ from the paper's
   (`openprompt_meta/config/presets.py`). It counts as one more inherited file, read last.
 - On the command line, `key=value` with dotted keys wins over everything: `meta.shot=1 run.seeds=[0,1,2]
