@@ -14,10 +14,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from openprompt_meta.compat.versions import entry_points_of
 from openprompt_meta.sections import Problem, Section
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def declared(kind: Kind) -> Mapping[str, Any]:
     """Ours, and those of other packages, by name. A package that cannot be used is left out, with a warning."""
     found = {declaration.name: declaration for declaration in _named(_OURS[kind])}
     own = set(found)
-    for entry in entry_points(group=f"openprompt_meta.{kind}"):
+    for entry in entry_points_of(f"openprompt_meta.{kind}"):
         package = entry.dist.name if entry.dist else entry.value
         try:
             declaration = entry.load()

@@ -1,4 +1,4 @@
-"""One family of exceptions. A message says what was given, what was expected and how to mend it."""
+"""One family of exceptions. A message says what was given, what was expected and how to fix it."""
 
 from __future__ import annotations
 

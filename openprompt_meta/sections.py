@@ -53,7 +53,9 @@ __all__ = [
 _EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
 # A zero byte, which no path may hold, and halves of characters, which cannot be written as UTF-8.
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")
+# What the tensors that a number ends in can hold.
 _LARGEST_INT = 2**63 - 1
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 _SHOWN = 80
 
 
@@ -95,8 +97,14 @@ class Choice:
         return name
 
 
-def _representable(number: float) -> float:
-    if not abs(number) <= _LARGEST_INT:
+def _within_int64(number: int) -> int:
+    if abs(number) > _LARGEST_INT:
+        raise ValueError
+    return number
+
+
+def _within_float32(number: float) -> float:
+    if not abs(number) <= _LARGEST_FLOAT:
         raise ValueError
     return number
 
@@ -113,8 +121,8 @@ def _usable(text: str) -> str:
 
 Flag = bool
 Text = Annotated[str, AfterValidator(_usable)]
-Whole = Annotated[int, AfterValidator(_representable)]
-_Number = Annotated[float, BeforeValidator(_from_exponent), AfterValidator(_representable)]
+Whole = Annotated[int, AfterValidator(_within_int64)]
+_Number = Annotated[float, BeforeValidator(_from_exponent), AfterValidator(_within_float32)]
 Count = Annotated[Whole, Ge(1)]
 Steps = Annotated[Whole, Ge(0)]
 Seed = Annotated[Whole, Ge(0), Le(2**32 - 1)]  # what numpy and torch both take

@@ -268,7 +268,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         Raises:
             DataError: texts or labels that cannot be learned from, saying which. One text with two labels is refused:
                 among so few examples it is a mistake.
-            VerbalizerError: label words are given and have no say.
+            VerbalizerError: label words are given and contribute nothing.
         """
         return self._take(self._learned(*self._checked(texts, labels), label_words))
 
@@ -296,9 +296,9 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         new_texts, new_labels = self._checked(texts, labels)
         if classes is not None:
             allowed = checked_labels(classes)
-            strangers = [label for label in dict.fromkeys(new_labels) if label not in allowed]
-            if strangers:
-                raise DataError(f"Labels {strangers[:8]} are not among the classes {allowed[:20]}.")
+            unknown = [label for label in dict.fromkeys(new_labels) if label not in allowed]
+            if unknown:
+                raise DataError(f"Labels {unknown[:8]} are not among the classes {allowed[:20]}.")
         old_texts, old_labels, words = self._examples_so_far()
         all_texts, all_labels = self._checked([*old_texts, *new_texts], [*old_labels, *new_labels])
         if label_words is not None:

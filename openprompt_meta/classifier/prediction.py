@@ -49,7 +49,7 @@ class ClassProbability:
         label: the class.
         probability: the prediction.
         soft: by label embeddings alone; ``None`` for a classifier that has only words.
-        hand_crafted: by label words alone; ``None`` where they have no say.
+        hand_crafted: by label words alone; ``None`` where they contribute nothing.
     """
 
     label: Label
@@ -119,7 +119,7 @@ class Read:
     Attributes:
         probabilities: of the classes, ``[C]``.
         soft: those of the soft verbalizer alone, if it is one.
-        hand_crafted: those of the label words alone, if they have a say.
+        hand_crafted: those of the label words alone, if they contribute.
         attention: weights of the prompts, ``[K]``.
         prompt: the prompt made for the text, ``[L_p, d_i]``.
         features: the [MASK]'s hidden state, ``[d_o]``.

@@ -1,4 +1,4 @@
-"""`openprompt-meta doctor`: what is installed, bridged and missing, and how to mend it."""
+"""`openprompt-meta doctor`: what is installed, bridged and missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add ``doctor``."""
     parser = subparsers.add_parser(
         "doctor",
-        help="show what is installed, bridged and missing, and how to mend it",
-        description="Show what is installed, bridged and missing, and the command that mends each. "
+        help="show what is installed, bridged and missing, and how to fix it",
+        description="Show what is installed, bridged and missing, and the command that fixes each. "
         "Exits with 1 if something that is needed is not in place.",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")

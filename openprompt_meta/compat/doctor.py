@@ -1,4 +1,4 @@
-"""What ``openprompt-meta doctor`` reports: what is installed, bridged and missing, and how to mend it."""
+"""What ``openprompt-meta doctor`` reports: what is installed, bridged and missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Finding:
         supported: What would be right.
         ok: Whether it is.
         optional: Whether the package works without it; if so it does not spoil the report.
-        remedy: The exact command that mends it; empty if ``ok``.
+        remedy: The exact command that fixes it; empty if ``ok``.
         note: What it is needed for, or what went wrong.
     """
 
@@ -83,7 +83,7 @@ class Report:
 
         wrong = [finding for finding in self.findings if not finding.ok]
         if wrong:
-            lines += ["", "To mend:"]
+            lines += ["", "To fix:"]
             for finding in wrong:
                 lines += [f"  {finding.name}{' (optional)' if finding.optional else ''}: {finding.note}"]
                 lines += [f"    {finding.remedy}"]
@@ -111,7 +111,7 @@ def examine() -> Report:
 
     from openprompt_meta.compat.bridge import bridged_names
 
-    return Report(tuple(findings), bridged_names() + _mended())
+    return Report(tuple(findings), bridged_names() + _repaired())
 
 
 def _mark(finding: Finding) -> str:
@@ -154,7 +154,7 @@ def _load_maml() -> None:
     load_maml()
 
 
-def _mended() -> tuple[str, ...]:
+def _repaired() -> tuple[str, ...]:
     import sys
 
     if "openprompt" not in sys.modules:

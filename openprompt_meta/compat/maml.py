@@ -60,7 +60,7 @@ def _packages_without_init() -> Iterator[None]:
     if spec is None or not spec.submodule_search_locations:
         raise CompatibilityError(
             f"{_NAME} is listed as installed, but its files cannot be found. "
-            f"Mend it with: {REQUIREMENTS[_NAME].remedy} --force-reinstall"
+            f"Fix it with: {REQUIREMENTS[_NAME].remedy} --force-reinstall"
         )
     before = _loaded()
     for name, subfolder in ((_NAME, ""), (f"{_NAME}.algorithms", "/algorithms")):

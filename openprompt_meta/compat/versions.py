@@ -1,4 +1,4 @@
-"""What is installed, what is supported, and the command that mends each difference."""
+"""What is installed, what is supported, and the command that fixes each difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from packaging.version import Version
 
 from openprompt_meta.errors import CompatibilityError
 
-__all__ = ["PYTHON", "REQUIREMENTS", "Requirement", "installed_version", "python_version", "require"]
+__all__ = [
+    "PYTHON",
+    "REQUIREMENTS",
+    "Requirement",
+    "entry_points_of",
+    "installed_version",
+    "python_version",
+    "require",
+]
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,11 @@ def installed_versions() -> dict[str, str]:
     return {package: str(version) for package, version in found.items() if version is not None}
 
 
+def entry_points_of(group: str) -> importlib.metadata.EntryPoints:
+    """What the installed packages offer under this name."""
+    return importlib.metadata.entry_points(group=group)
+
+
 def python_version() -> Version:
     """The version of the running Python."""
     return Version(platform.python_version())
@@ -107,17 +120,17 @@ def require(package: str) -> Version:
 
     Raises:
         CompatibilityError: The package is missing or outside the supported range; the message ends in
-            the command that mends it.
+            the command that fixes it.
     """
     requirement = REQUIREMENTS[package]
     version = installed_version(package)
     if version is None:
         raise CompatibilityError(
-            f"{package} is not installed; it is needed {requirement.purpose}. Mend it with: {requirement.remedy}"
+            f"{package} is not installed; it is needed {requirement.purpose}. Fix it with: {requirement.remedy}"
         )
     if not requirement.accepts(version):
         raise CompatibilityError(
             f"{package} {version} is installed, but openprompt_meta works with "
-            f"{package}{requirement.supported}. Mend it with: {requirement.remedy}"
+            f"{package}{requirement.supported}. Fix it with: {requirement.remedy}"
         )
     return version

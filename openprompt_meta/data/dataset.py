@@ -32,9 +32,9 @@ class Split:
             raise DataError(f"Split {self.name!r} has {len(self.texts)} texts but {len(self.labels)} labels.")
         if len(set(self.classes)) != len(self.classes):
             raise DataError(f"Split {self.name!r} lists a class twice: {list(self.classes)}.")
-        strangers = set(self.labels) - set(self.classes)
-        if strangers:
-            raise DataError(f"Split {self.name!r} has labels that are not among its classes: {sorted(strangers)}.")
+        unknown = set(self.labels) - set(self.classes)
+        if unknown:
+            raise DataError(f"Split {self.name!r} has labels that are not among its classes: {sorted(unknown)}.")
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -258,16 +258,16 @@ def _require_sound_classes(dataset: TextDataset, records: Records, *, as_files: 
     if differences:
         raise DataError(
             f"{dataset.name}: splits.json and the files disagree: {'; '.join(differences[:5])}. "
-            f"Mend splits.json or the files."
+            f"Fix splits.json or the files."
         )
 
 
 def _require_known_classes(words: Mapping[str, object], classes: Sequence[str], origin: str) -> None:
-    strangers = [name for name in words if name not in classes]
-    if strangers:
+    unknown = [name for name in words if name not in classes]
+    if unknown:
         raise DataError(
-            f"Label words from {origin} are given for {strangers[0]!r}, which is no class of the data."
-            + did_you_mean(strangers[0], classes)
+            f"Label words from {origin} are given for {unknown[0]!r}, which is no class of the data."
+            + did_you_mean(unknown[0], classes)
         )
 
 

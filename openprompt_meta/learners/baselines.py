@@ -98,7 +98,7 @@ def nearest_neighbours(neighbours: int) -> Fit:
     """scikit-learn's, by cosine distance, the nearer the more.
 
     Args:
-        neighbours: how many have a say; all there are if there are fewer.
+        neighbours: how many contribute; all there are if there are fewer.
     """
 
     def fit(features: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:

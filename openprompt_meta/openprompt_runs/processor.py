@@ -131,10 +131,10 @@ class DemoIntentsProcessor(JsonlFolderProcessor):
 def _require_shared_classes(records: Records, positions: dict[str, list[int]]) -> None:
     trained = {records.labels[i] for i in positions["train"]}
     for part in ("valid", "test"):
-        strangers = sorted({records.labels[i] for i in positions[part]} - trained)
-        if strangers:
+        unknown = sorted({records.labels[i] for i in positions[part]} - trained)
+        if unknown:
             raise DataError(
-                f"{len(strangers)} classes of {records.name} are in {part} and not in train, {strangers[0]!r} for "
+                f"{len(unknown)} classes of {records.name} are in {part} and not in train, {unknown[0]!r} for "
                 "one: OpenPrompt classifies into the classes it was trained on. Set dataset.shots to divide each "
                 "class's texts into train, dev and test."
             )

@@ -131,7 +131,7 @@ def read_checkpoint(path: Path, learner: MetaLearner) -> Progress:
     try:
         state = checked_state(learner.optimizer, tensors, metadata)
     except DamagedFile as error:
-        raise CheckpointError(f"{path} cannot be gone on from: {error}.") from None
+        raise CheckpointError(f"{path} cannot be resumed: {error}.") from None
     _load_pool_tensors(path, tensors, learner.meta_parameters)
     learner.optimizer.load_state_dict({**learner.optimizer.state_dict(), "state": state})
     return progress

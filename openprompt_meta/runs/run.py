@@ -77,7 +77,7 @@ class Run:
         except OSError as error:
             raise RunError(
                 f"The run folder {self.folder.path} cannot be written: {error}. What was saved before is as it was; "
-                f"mend it and go on with: openprompt-meta resume {self.folder.path}"
+                f"fix it and go on with: openprompt-meta resume {self.folder.path}"
             ) from error
 
     def _train(self, stop: StopRequest) -> dict[str, Any] | None:

@@ -103,7 +103,7 @@ class Refusal(Exception):  # noqa: N818 - it goes to the client, not to a progra
 
     Args:
         status: the HTTP status.
-        sentence: what is wrong and how to mend it.
+        sentence: what is wrong and how to fix it.
         retry_after: seconds after which another try makes sense.
     """
 
@@ -191,7 +191,7 @@ class FitRequest(_Request):
 class ErrorAnswer(BaseModel):
     """Why a request was refused."""
 
-    error: str = Field(description="one sentence that says what is wrong and how to mend it")
+    error: str = Field(description="one sentence that says what is wrong and how to fix it")
 
 
 class Prediction(BaseModel):
@@ -215,7 +215,7 @@ class ClassProbability(BaseModel):
     label: str
     probability: float = Field(description="the prediction")
     soft: float | None = Field(description="by label embeddings alone; null where there are none")
-    hand_crafted: float | None = Field(description="by label words alone; null where they have no say")
+    hand_crafted: float | None = Field(description="by label words alone; null where they contribute nothing")
 
 
 class NearestWord(BaseModel):

@@ -85,12 +85,12 @@ class MixedVerbalizer(EpisodicVerbalizer):
 
     @property
     def needs_vocabulary_head(self) -> bool:
-        """Whether hand-crafted words have a say."""
+        """Whether hand-crafted words contribute."""
         return self.hand_crafted is not None
 
     @property
     def wanted_words(self) -> Tensor | None:
-        """Those of the hand-crafted part, if it has a say."""
+        """Those of the hand-crafted part, if it contributes."""
         return None if self.hand_crafted is None else self.hand_crafted.wanted_words
 
     @abstractmethod
@@ -98,7 +98,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
         """P̃: log-probabilities ``[B, C]`` from the [MASK]'s hidden states ``[B, d_o]``."""
 
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
-        """Take the classes of a task, and their label words if hand-crafted words have a say."""
+        """Take the classes of a task, and their label words if hand-crafted words contribute."""
         self._take_classes(classes)
         if self.hand_crafted is not None:
             self.hand_crafted.begin_task(classes, label_words)

@@ -46,7 +46,7 @@ class RepVerbalizer(MixedVerbalizer):
             that of support and the batch under prediction together (``transductive``: predictions then depend on
             the other texts of the batch, so report them apart).
         decay: in an ordinary loop, how much of a class's sum survives each batch that has it; 1 is the plain mean.
-        mix_lambda: λ; below 1 hand-crafted label words have a say.
+        mix_lambda: λ; below 1 hand-crafted label words contribute.
         label_words: those words, if ``mix_lambda`` is below 1.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
     """

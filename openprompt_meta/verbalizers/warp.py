@@ -31,7 +31,7 @@ class WarpVerbalizer(MixedVerbalizer):
         init_std: label embeddings start normal with this deviation.
         fit_steps: gradient steps that :meth:`fit_support` takes; 0 leaves all learning to an optimiser outside.
         fit_lr: their step size (Adam).
-        mix_lambda: λ; below 1 hand-crafted label words have a say.
+        mix_lambda: λ; below 1 hand-crafted label words contribute.
         label_words: words of the classes, if they are needed.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
     """

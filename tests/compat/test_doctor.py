@@ -20,7 +20,7 @@ def test_in_the_tested_environment_all_is_well(capsys: pytest.CaptureFixture[str
     assert all(package in text for package in ("python", *REQUIREMENTS))
     assert bridged_names()
     assert all(name in text for name in bridged_names())
-    assert "To mend" not in text
+    assert "To fix" not in text
 
 
 def test_the_json_report_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     monkeypatch.setattr(versions, "installed_version", pretend(package, None))
     with pytest.raises(CompatibilityError, match=f"{package} is not installed") as refused:
         versions.require(package)
-    assert str(refused.value).endswith(f"Mend it with: {versions.REQUIREMENTS[package].remedy}")
+    assert str(refused.value).endswith(f"Fix it with: {versions.REQUIREMENTS[package].remedy}")
 
 
 def test_the_difficult_libraries_are_installed_without_their_dependencies() -> None:

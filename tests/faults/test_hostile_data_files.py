@@ -1,4 +1,4 @@
-"""Data files from strangers: read, or refused with file and line."""
+"""Data untrusted files: read, or refused with file and line."""
 
 from __future__ import annotations
 

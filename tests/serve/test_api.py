@@ -183,7 +183,7 @@ def test_classes_that_cannot_be_learned_are_refused_in_words(
         ({"weather": ["rain"], "sport": ["game"]}, "'food' has no label words"),
         ({"weather": ["rain"], "sport": ["game"], "food": []}, "0 label words"),
         ({"weather": ["rain"], "sport": ["game"], "food": ["soup"], "law": ["law"]}, "not one of the classes"),
-        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"]}, "they have no say"),
+        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"]}, "they contribute nothing"),
     ],
 )
 def test_label_words_of_no_use_are_refused_in_words(
