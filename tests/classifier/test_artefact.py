@@ -26,6 +26,7 @@ from openprompt_meta.classifier.fitted import FittedTask
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ArtefactError, DataError, ModelError
 from tests.helpers.few_texts import LABELS, QUESTIONS, TEXTS
+from tests.helpers.other_values import another_value, configs_with_each_key_changed
 
 
 @pytest.fixture
@@ -61,6 +62,18 @@ def test_a_loaded_classifier_predicts_the_same_bits(fitted: MetaPromptClassifier
     assert np.array_equal(loaded.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
     assert loaded.explain(QUESTIONS[0]) == fitted.explain(QUESTIONS[0])
     assert list(loaded.classes_) == list(fitted.classes_)
+
+
+def test_every_key_is_found_again(unfitted: MetaPromptClassifier, tmp_path: Path) -> None:
+    meta = unfitted.meta_learned
+    # The sizes of the pool and the base model are facts of what was learned, the device one of the machine.
+    fixed = {"plm.model_path", "prompt_pool_template.num_prompts", "prompt_pool_template.prompt_length", "run.device"}
+    for key, config in configs_with_each_key_changed(meta.config):
+        if key.path not in fixed:
+            unfitted._meta = (unfitted._source(), replace(meta, config=config))
+            unfitted.save_pretrained(tmp_path / "saved")
+            kept = read_artefact(tmp_path / "saved").meta.config
+            assert kept.value_at(key.path) == another_value(key), key.path
 
 
 def test_a_loaded_classifier_learns_on_as_the_saved_one(fitted: MetaPromptClassifier, saved: Path) -> None:
