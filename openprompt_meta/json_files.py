@@ -1,4 +1,4 @@
-"""JSON from strangers: what the standard allows, every key once, and a reason in words for everything else."""
+"""Untrusted JSON: what the standard allows, every key once, and a reason in words for everything else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The language of template texts, OpenPrompt's with one more piece, read without running any of it.
 
-OpenPrompt hands every ``{…}`` of a template text to ``eval``, so that a text from a stranger runs code. Here a
+OpenPrompt hands every ``{…}`` of a template text to ``eval``, so that an untrusted text runs code. Here a
 piece is a literal or it is refused.
 """
 

@@ -1,4 +1,4 @@
-"""One YAML file, read as plain values with the line of every key, and nothing that a stranger could slip in.
+"""One YAML file, read as plain values with the line of every key, and nothing that an untrusted file could slip in.
 
 Refused: tags other than those of plain values (no objects, no code), keys given twice, aliases that expand without
 end, files too large to be a configuration, and text that is not UTF-8. What is refused is refused early: no file makes

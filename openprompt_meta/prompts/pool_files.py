@@ -82,7 +82,7 @@ def read_pool_config(folder: Path) -> dict[str, Any]:
     if saved_with_them is not None and config.get(_CHECKSUM) != saved_with_them.get(_CHECKSUM):
         logger.warning("%s is of another save than the weights beside it; the one saved with them is used.", path)
         config = saved_with_them
-    # Here and not only when the pool is made: a size from a stranger may be more than there is memory.
+    # Here and not only when the pool is made: a size from an untrusted file may be more than there is memory.
     found = {name: tuple(value.shape) for name, value in tensors.items()}
     asked = config["num_prompts"], config["prompt_length"]
     if all(type(size) is int for size in asked) and found.get("prompts", ())[:2] != asked:

@@ -1,4 +1,4 @@
-"""YAML from strangers: plain values with their lines, or a ConfigError."""
+"""Untrusted YAML: plain values with their lines, or a ConfigError."""
 
 from __future__ import annotations
 

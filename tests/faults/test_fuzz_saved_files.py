@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @st.composite
 def tensor_files(draw: st.DrawFn, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> bytes:
-    """A file with a sound checksum that a stranger may have made."""
+    """A file with a sound checksum that is untrusted all the same."""
     tensors, metadata = dict(sorted(tensors.items())), dict(sorted(metadata.items()))  # files have them in any order
     for _ in range(draw(st.integers(0, 3))):
         name = draw(
@@ -94,7 +94,7 @@ def test_a_mangled_checkpoint_is_refused_or_restores_what_was_saved(folder: Path
 @fuzzed(40)
 @given(st.data())
 def test_a_checkpoint_of_a_stranger_is_refused_or_can_be_gone_on_with(folder: Path, data: st.DataObject) -> None:
-    file = folder / "stranger.safetensors"
+    file = folder / "untrusted.safetensors"
     write_checkpoint(file, learner(), Progress())
     tensors, metadata = read_tensors(file)
     assert metadata["format"] == FORMAT

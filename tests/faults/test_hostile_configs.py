@@ -1,4 +1,4 @@
-"""Configurations and template texts from strangers: refused in one message, soon, with nothing run or written."""
+"""Untrusted configurations and template texts: refused in one message, soon, with nothing run or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers may write into the files that this package reads."""
+"""What untrusted people may write into the files that this package reads."""
 
 from __future__ import annotations
 
