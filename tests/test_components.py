@@ -1,77 +1,53 @@
-"""Another package adds components by entry points alone, and a package that is broken costs nobody else anything."""
+"""Another package adds components by entry points alone, as CONTRIBUTING.md says; a broken one harms nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-
-_DECLARATIONS = '''
-from openprompt_meta.components import ReaderDeclaration, VerbalizerDeclaration, VerbalizerSection
-from openprompt_meta.sections import Positive
-
-
-class Keys(VerbalizerSection):
-    """``loud_verbalizer``."""
-
-    loudness: Positive = 2.0
-    """How sharp its predictions are."""
-
-
-VERBALIZER = VerbalizerDeclaration(
-    name="loud_verbalizer", title="Loud", implementation="loud.verbalizer:LoudVerbalizer", config=Keys
-)
-READER = ReaderDeclaration(name="loud", title="loud texts", implementation="loud.verbalizer:read")
-USURPER = ReaderDeclaration(name="table", title="not ours", implementation="loud.verbalizer:read")
-'''
-_IMPLEMENTATION = """
-from openprompt_meta.verbalizers.rep import RepVerbalizer
-
-
-class LoudVerbalizer(RepVerbalizer):
-    def __init__(self, tokenizer, model=None, loudness=2.0):
-        super().__init__(tokenizer, model=model, temperature=10 * loudness)
-
-
-def read(source):
-    raise NotImplementedError
-"""
-_ENTRY_POINTS = """
-[openprompt_meta.verbalizers]
-loud = loud.declarations:VERBALIZER
+_UNUSABLE = """
 [openprompt_meta.readers]
-loud = loud.declarations:READER
-usurper = loud.declarations:USURPER
 absent = loud.no_such_module:READER
+usurper = usurper:READER
 """
+
+
+def _walk_through() -> dict[str, str]:
+    """The files of CONTRIBUTING.md's package by the last name in backquotes before each."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL))
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A folder on the import path with a package and what pip writes beside one."""
-    package, metadata = tmp_path / "loud", tmp_path / "loud-1.0.dist-info"
-    package.mkdir()
-    metadata.mkdir()
-    (package / "__init__.py").touch()
-    (package / "declarations.py").write_text(_DECLARATIONS, encoding="utf-8")
-    (package / "verbalizer.py").write_text(_IMPLEMENTATION, encoding="utf-8")
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n", encoding="utf-8")
-    (metadata / "entry_points.txt").write_text(_ENTRY_POINTS, encoding="utf-8")
+    """A folder on the import path with the package and what pip writes beside one."""
+    files = _walk_through()
+    assert files.keys() == {"loud/declarations.py", "loud/code.py", "pyproject.toml"}
+    entry_points = files.pop("pyproject.toml").replace('project.entry-points."', "").replace('"', "")
+    files |= {
+        "loud/__init__.py": "",
+        "loud-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n",
+        "loud-1.0.dist-info/entry_points.txt": entry_points,
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
     return tmp_path
 
 
-def _run_with(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+def _run_with(folder: Path, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a fresh interpreter that finds the package in ``folder`` installed."""
-    path = os.pathsep.join([str(folder), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
@@ -101,16 +77,40 @@ print(json.dumps([to_mapping(config)["loud_verbalizer"], refused, "torch" in sys
     assert not torch_imported
 
 
-def test_openprompt_finds_its_class(installed: Path) -> None:
+def test_a_run_learns_with_its_verbalizer_from_what_its_reader_reads(
+    installed: Path, tiny_mlm_folder: Callable[[str], Path]
+) -> None:
+    data = installed / "texts.loud"
+    topics = ("weather", "sport", "food", "travel", "music", "money")
+    data.write_text("".join(f"{name}! tell me about {name} {i}\n" for name in topics for i in range(4)), "utf-8")
     code = """
-import openprompt_meta
+import sys
+from pathlib import Path
 from openprompt.prompts import VERBALIZER_CLASS
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.runs.run import Run
+
+model, data, folder = sys.argv[1:]
+config = config_from_mapping({
+    "plm": {"model_path": model},
+    "dataset": {"name": "loud", "path": data, "format": "loud", "splits": "random", "split_counts": [2, 2, 2]},
+    "verbalizer": "loud_verbalizer",
+    "prompt_pool_template": {"num_prompts": 2, "prompt_length": 2},
+    "meta": {"way": 2, "shot": 1, "query": 2, "iterations": 1, "validate_every": 1, "valid_tasks": 1, "test_tasks": 1},
+})
+assert Run(config, Path(folder), show_progress=False).train() is not None
 print(VERBALIZER_CLASS["loud_verbalizer"].__module__)
 """
-    assert _run_with(installed, code).stdout.split()[-1] == "loud.verbalizer"
+    arguments = (tiny_mlm_folder("bert"), data, installed / "run")
+    done = _run_with(installed, f"import openprompt_meta\n{code}", *arguments)
+    assert done.stdout.split()[-1] == "loud.code"
+    assert "loudness: 2.0" in (installed / "run" / "config.yaml").read_text("utf-8")
 
 
 def test_what_cannot_be_used_is_left_out_with_a_warning(installed: Path) -> None:
+    usurper = (installed / "loud/declarations.py").read_text("utf-8").replace('name="loud"', 'name="table"')
+    (installed / "usurper.py").write_text(usurper, "utf-8")
+    (installed / "loud-1.0.dist-info/entry_points.txt").write_text(_UNUSABLE, encoding="utf-8")
     done = _run_with(
         installed, "from openprompt_meta.components import readers; print(readers()['table'].title, list(readers()))"
     )
