@@ -96,5 +96,5 @@ class _Predictor:
     @torch.no_grad()
     def predict(self, encoded: TokenizedTexts | OpenPromptTexts) -> None:
         """With ``encoded`` used for the first time, this is what tokenises it and asks for query vectors."""
-        reading = self._classifier.read_mask(encoded.batch(range(len(encoded))))
+        reading = self._classifier.read(encoded.batch(range(len(encoded))))
         self._verbalizer.log_probabilities(*reading)

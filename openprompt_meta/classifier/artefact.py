@@ -379,7 +379,8 @@ def _write_files(folder: Path, stored: Stored) -> None:
         write_atomic(folder / SUPPORT, _json({"texts": task.texts, "labels": task.labels}))
     write_tensors(folder / TENSORS, tensors, {"format": FORMAT, "format_version": str(FORMAT_VERSION)})
     pool = _pool_writing(meta.config, meta.pool if task is None else task.adapted.pool)
-    write_pool_files(folder, pool, meta.config.prompt_pool_template.text, meta.config.plm.model_path)
+    section = meta.config.prompt_pool_template
+    write_pool_files(folder, pool, section.text, meta.config.plm.model_path, section.features)
     write_atomic(folder / CARD, model_card(meta, task, stored.metrics))
     sealed = [name for name in (TENSORS, SUPPORT, POOL_TENSORS) if (folder / name).exists()]
     description = {

@@ -122,7 +122,7 @@ class Read:
         hand_crafted: those of the label words alone, if they contribute.
         attention: weights of the prompts, ``[K]``.
         prompt: the prompt made for the text, ``[L_p, d_i]``.
-        features: the [MASK]'s hidden state, ``[d_o]``.
+        features: what the template reads of it, ``[d_o]``.
         truncated: whether the text was cut.
     """
 
@@ -183,7 +183,7 @@ class Predictor:
     def _try_out(self, classes: int) -> None:
         """Evaluate a made-up feature: tensors from a file may be of any size."""
         model = self._base.loaded.model
-        features = torch.ones(1, model.config.hidden_size, device=model.device)
+        features = torch.ones(1, self._template.feature_size, device=model.device)
         logits = torch.zeros(1, model.config.vocab_size, device=model.device)
         found = self._classifier.verbalizer.log_probabilities(features, logits)
         if found.shape != (1, classes) or not bool(found.exp().isfinite().all()):
@@ -246,9 +246,9 @@ class Predictor:
 
     def _read_mask(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         if self._reading is None:
-            return self._classifier.read_mask(batch)
+            return self._classifier.read(batch)
         with self._reading:
-            return self._classifier.read_mask(batch)
+            return self._classifier.read(batch)
 
 
 # -- How well a classifier does on labelled texts ---------------------------------------------------------------------

@@ -134,6 +134,9 @@ class PromptPoolTemplateSection(Section):
     """Where prompts start: label words of the meta-training classes, the vocabulary, or at random."""
     random_range: NonNegative = 0.5
     """For ``init: random``, uniform in plus and minus this."""
+    features: Literal["mask", "mean", "both", "auto"] = "mask"
+    """What is read of a text, to be classified and to ask the pool: the [MASK]'s hidden state (the paper), the mean
+    over all tokens, or both; ``auto`` takes the mean of a sentence encoder, which has no trained [MASK]."""
 
 
 class MetaSection(Section):

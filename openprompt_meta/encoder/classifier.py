@@ -15,6 +15,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from openprompt_meta.encoder.batching import divide_batch
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = [
@@ -105,16 +106,16 @@ def _agrees(model: Any, head: VocabularyHead) -> bool:
     return logits.shape == outputs.logits.shape and torch.allclose(logits, outputs.logits, rtol=1e-3, atol=1e-4)
 
 
-# -- `PromptForClassification` in two steps: reading the [MASK], then evaluating what was read ------------------------
+# -- `PromptForClassification` in two steps: reading features, then evaluating what was read --------------------------
 
 
 class EncoderOutput(NamedTuple):
-    """What a language model says at the [MASK] of each text of a batch."""
+    """What a language model says of each text of a batch."""
 
     features: Tensor
-    """Hidden states, ``[B, d_o]``."""
+    """What the template has read of a text, ``[B, d_o]``: :mod:`openprompt_meta.prompts.pooling`."""
     logits: Tensor | None
-    """If the verbalizer needs them, vocabulary logits ``[B, V]``, or ``[B, W]`` of the words that it wants."""
+    """If the verbalizer needs them, logits at the [MASK]: ``[B, V]``, or ``[B, W]`` of the words that it wants."""
 
 
 class MaskClassifier(PromptForClassification):
@@ -133,7 +134,7 @@ class MaskClassifier(PromptForClassification):
     def encode(
         self, prepared: Any, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None
     ) -> list[EncoderOutput]:
-        """What the language model says at the [MASK] of each text of each batch.
+        """What the language model says of each text of each batch.
 
         Args:
             prepared: the batches, from :meth:`prepare`.
@@ -147,12 +148,17 @@ class MaskClassifier(PromptForClassification):
                 readings.append(self._read(batch, verbalizer))
         return readings
 
-    def read_mask(self, batch: Mapping[str, Any]) -> EncoderOutput:
-        """What the language model says at the [MASK] of each text of a wrapped batch, with the template's own pool."""
+    def read(self, batch: Mapping[str, Any]) -> EncoderOutput:
+        """What the language model says of each text of a wrapped batch, with the template's own pool."""
         return self._read(batch, self.verbalizer)
 
+    @property
+    def features(self) -> Features:
+        """What is read of a text; templates that are not ours have it read at the [MASK]."""
+        return getattr(self.template, "features", "mask")
+
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
-        outputs = self.prompt_model(batch)
+        outputs = self.prompt_model(batch)  # the template puts the features where the [MASK] is
         features: Tensor = self.extract_at_mask(outputs.hidden_states[-1], batch)
         logits: Tensor | None = None
         if needs_logits(verbalizer):
@@ -184,24 +190,29 @@ class MaskOnlyClassifier(MaskClassifier):
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         parts, where = divide_batch(batch)
-        features = torch.cat([self._encode(part) for part in parts])[where]
-        return at_least_float32(features, self._logits(features, verbalizer))
+        readings = [self._encode(part) for part in parts]
+        at_mask = torch.cat([one for one, _ in readings])[where]
+        mean = None if self.features == "mask" else torch.cat([two for _, two in readings if two is not None])[where]
+        return self._output(at_mask, mean, verbalizer)
 
-    def _encode(self, batch: Mapping[str, Any]) -> Tensor:
+    def _encode(self, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """Hidden states ``[B, d]`` at the [MASK], and the mean over tokens if it is read."""
         prepared = self.template.process_batch(batch)
         inputs = {key: prepared[key] for key in prepared if key in self._encoder_keys and key != "labels"}
         hidden: Tensor = self.plm.base_model(**inputs).last_hidden_state  # [B, L, d_o]
-        features: Tensor = self.extract_at_mask(hidden, batch)
-        return features
+        at_mask: Tensor = self.extract_at_mask(hidden, batch)
+        return at_mask, None if self.features == "mask" else mean_over_tokens(hidden, batch["attention_mask"])
 
-    def _logits(self, features: Tensor, verbalizer: Any) -> Tensor | None:
-        if self._head is None or not needs_logits(verbalizer):
-            return None
-        return self._head(features, getattr(verbalizer, "wanted_words", None))
+    def _output(self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any) -> EncoderOutput:
+        """Features of what was read, and the vocabulary head's logits if the verbalizer needs them."""
+        logits = None
+        if self._head is not None and at_mask is not None and needs_logits(verbalizer):
+            logits = self._head(at_mask, getattr(verbalizer, "wanted_words", None))
+        return at_least_float32(joined_features(None if self.features == "mean" else at_mask, mean), logits)
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``."""
-        features, logits = self.read_mask(batch)
+        features, logits = self.read(batch)
         # As if the texts were their [MASK]s alone: any verbalizer, ours or not, then gathers what it needs.
         outputs = MaskedLMOutput(
             hidden_states=(features.unsqueeze(1),),  # type: ignore[arg-type]

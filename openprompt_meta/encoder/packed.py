@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openprompt_meta.encoder.batching import length_groups
-from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier, at_least_float32
+from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
+from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 
 __all__ = [
@@ -149,7 +150,7 @@ def in_passes(groups: Sequence[Group], most_slots: int) -> Iterator[list[Group]]
 # A BERT-like encoder run over texts laid end to end, for what it says at the [MASK] alone.
 #
 # The same weights and the same mathematics as transformers' own forward pass, with less work: linear layers see no
-# padding, and the last layer, of which only the [MASK] is looked at, computes keys and values for every token but all
+# padding, and the last layer, if only the [MASK] is looked at, computes keys and values for every token but all
 # the rest for that one position.
 
 # How many slots go through all layers before the next do, by type of device. On a CPU few enough that much of what a
@@ -172,7 +173,7 @@ _PARTS_OF_A_LAYER = (
 
 
 class PackedEncoder:
-    """What a BERT-like encoder says at the [MASK] of packed texts.
+    """What a BERT-like encoder says of packed texts, at the [MASK] or on average.
 
     Dropout is not applied: it is for encoders in evaluation mode. Use :func:`packed_encoder` to get one, which knows
     whether a model is of that kind.
@@ -214,33 +215,50 @@ class PackedEncoder:
             embedded = self._encoder.embeddings_project(embedded)
         return embedded.squeeze(0)
 
-    def at_slots(self, embedded: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:
-        """The last layer's output at one slot of every row, ``[R, d]``.
+    def read(
+        self, embedded: Tensor, groups: Sequence[Group], slots: Tensor, at_mask: bool = True, mean: bool = False
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The last layer's output of every row: at one slot ``[R, d]``, and averaged over its tokens ``[R, d]``.
 
         Args:
             embedded: ``[N, d]`` from :meth:`embed`, in the order of a packing.
             groups: of that packing.
             slots: ``[R]``, the slot to look at in each row, in the order of the packing.
+            at_mask: whether to look there.
+            mean: whether to average.
         """
         passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
         starts = [0, *accumulate(sizes[:-1])]
         parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=True)
-        return torch.cat([self._pass(part, one, own - start) for part, one, own, start in parts])
+        found = [self._pass(part, one, own - start, mean) for part, one, own, start in parts]
+        means = [own for _, own in found if own is not None]
+        return torch.cat([own for own, _ in found]) if at_mask else None, torch.cat(means) if means else None
 
-    def _pass(self, hidden: Tensor, groups: Sequence[Group], slots: Tensor) -> Tensor:
+    def _pass(
+        self, hidden: Tensor, groups: Sequence[Group], slots: Tensor, mean: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """All layers over some of the rows."""
+        lengths = [group.length for group in groups]
         for layer in self._layers[:-1]:
-            hidden = self._layer(layer, hidden, hidden, groups, [group.length for group in groups])
-        return self._layer(self._layers[-1], hidden[slots], hidden, groups, [1] * len(groups))
+            hidden = self._layer(layer, hidden, hidden, groups, lengths)
+        last = self._layers[-1]
+        if not mean:
+            return self._layer(last, hidden[slots], hidden, groups, [1] * len(groups)), None
+        hidden = self._layer(last, hidden, hidden, groups, lengths)
+        parts = zip(groups, hidden.split([group.slots for group in groups]), strict=True)
+        return hidden[slots], torch.cat([_row_means(group, part) for group, part in parts])
 
-    def at_mask(self, batch: Mapping[str, Any]) -> Tensor:
-        """What a wrapped batch of plain tokens says at its [MASK]s, ``[B, d]``: for texts without a prompt."""
+    def read_batch(self, batch: Mapping[str, Any], features: Features) -> Tensor:
+        """Features ``[B, d_o]`` of a wrapped batch of plain tokens: for texts without a prompt."""
         packing = pack([batch])
         types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
         embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
-        return self.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))[packing.place]
+        slots = packing.slots_where("loss_ids")
+        return joined_features(
+            *self.read(embedded, packing.groups, slots, at_mask=features != "mean", mean=features != "mask")
+        )[packing.place]
 
     def _layer(
         self, layer: Any, asking: Tensor, answering: Tensor, groups: Sequence[Group], asking_lengths: Sequence[int]
@@ -271,6 +289,13 @@ class PackedEncoder:
             attended = F.scaled_dot_product_attention(queries, keys, values, group.keys)
         joined: Tensor = attended.transpose(1, 2).reshape(query.shape)
         return joined
+
+
+def _row_means(group: Group, hidden: Tensor) -> Tensor:
+    """Hidden states of a group's slots averaged over the tokens of each row, ``[rows, d]``."""
+    rows = hidden.view(group.rows, group.length, -1)
+    is_token = torch.ones_like(rows[..., 0]) if group.keys is None else group.keys.view(group.rows, group.length)
+    return mean_over_tokens(rows, is_token)
 
 
 def _after_attention(layer: Any, context: Tensor, asking: Tensor) -> Tensor:
@@ -313,12 +338,13 @@ def _agrees(packed: PackedEncoder, encoder: Any) -> bool:
     batch = {"input_ids": token_ids, "attention_mask": mask, "loss_ids": torch.zeros_like(mask)}
     batch["loss_ids"][0, 3] = batch["loss_ids"][1, 1] = 1
     with evaluation_mode(encoder):
-        expected = encoder(token_ids, attention_mask=mask).last_hidden_state[batch["loss_ids"] > 0]
+        hidden = encoder(token_ids, attention_mask=mask).last_hidden_state
+        expected = joined_features(hidden[batch["loss_ids"] > 0], mean_over_tokens(hidden, mask))
         try:
-            found = packed.at_mask(batch)
+            found = packed.read_batch(batch, "both")
         except (TypeError, RuntimeError):
             return False
-    tolerance = 5e-2 if expected.dtype in (torch.bfloat16, torch.float16) else 1e-4
+    tolerance = 5e-2 if hidden.dtype in (torch.bfloat16, torch.float16) else 1e-4
     return found.shape == expected.shape and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
@@ -359,9 +385,9 @@ class PreparedBatches:
 class PackedClassifier(MaskOnlyClassifier):
     """``MaskOnlyClassifier`` for BERT-like encoders in evaluation mode.
 
-    Texts are laid end to end without padding, and the last layer runs at the [MASK] alone. Tokens of a frozen encoder
-    are embedded once for any number of readings, those of a tuned one in each. Reading changes nothing in the
-    template or the classifier.
+    Texts are laid end to end without padding, and if only the [MASK] is read the last layer runs there alone. Tokens
+    of a frozen encoder are embedded once for any number of readings, those of a tuned one in each. Reading changes
+    nothing in the template or the classifier.
 
     Takes what ``PromptForClassification`` takes, and ``compiled`` to have ``torch.compile`` fuse parts of the layers.
 
@@ -422,12 +448,13 @@ class PackedClassifier(MaskOnlyClassifier):
             given: Tensor = template.pool_queries(batch)
             return given
         inputs, is_mask = template.without_pool(batch)
-        return self._packed_encoder.at_mask({**inputs, "loss_ids": is_mask.long()}).to(template.pool.keys.dtype)
+        asked = {**inputs, "loss_ids": is_mask.long()}
+        return self._packed_encoder.read_batch(asked, template.features).to(template.pool.keys.dtype)
 
     def encode(
         self, prepared: PreparedBatches, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None
     ) -> list[EncoderOutput]:
-        """What the language model says at the [MASK] of each text of each batch, all of them together."""
+        """What the language model says of each text of each batch, all of them together."""
         verbalizers = [self.verbalizer] * len(pools) if verbalizers is None else verbalizers
         hidden = prepared.embedded
         if hidden is None:
@@ -435,12 +462,13 @@ class PackedClassifier(MaskOnlyClassifier):
         if len(prepared.prompt_slots):
             prompts = self._embedded_prompts(prepared, pools, hidden.dtype)
             hidden = hidden.index_copy(0, prepared.prompt_slots, prompts)
-        features = self._packed_encoder.at_slots(hidden, prepared.groups, prepared.mask_slots)[prepared.place]
-        parts = features.split([len(batch["input_ids"]) for batch in prepared.batches])
-        return [
-            at_least_float32(part, self._logits(part, verbalizer))
-            for part, verbalizer in zip(parts, verbalizers, strict=True)
-        ]
+        wants_mask = self.features != "mean" or self._head is not None
+        found = self._packed_encoder.read(
+            hidden, prepared.groups, prepared.mask_slots, wants_mask, self.features != "mask"
+        )
+        sizes = [len(batch["input_ids"]) for batch in prepared.batches]
+        masks, means = ([None] * len(sizes) if part is None else part[prepared.place].split(sizes) for part in found)
+        return [self._output(*parts) for parts in zip(masks, means, verbalizers, strict=True)]
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         (reading,) = self.encode(self.prepare([batch]), [self.template.pool], [verbalizer])

@@ -1,6 +1,6 @@
 """Query vectors of all texts of a split: computed once in large batches by length, and kept on disk.
 
-They are what the frozen language model says at the [MASK] before any prompt is added, so they depend on its weights
+They are the frozen language model's features of a text before any prompt is added, so they depend on its weights
 and on the tokens it is shown (a matter of text, tokenizer, template and length budget), and on nothing else. Both make
 the name of the file. A file that is damaged or of another kind is made anew; two processes that make the same file at
 once each write it whole, and the later one stays.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from openprompt_meta.encoder.batching import groups_by_length
@@ -63,7 +63,7 @@ def query_vectors(
     texts = rows.without("soft_token_ids")
     if folder is None:
         return _compute(texts, function, show_progress)
-    key = _key(texts, function.encoder)
+    key = _key(texts, function)
     file = folder / f"queries-{key[:32]}.safetensors"
     kept = _read(file, key, len(rows))
     if kept is not None:
@@ -78,9 +78,11 @@ def query_vectors(
     return computed
 
 
-def _key(texts: TokenRows, encoder: nn.Module) -> str:
-    """The model's weights and precision, and all that it is shown: tokens after tokenizer, template and cutting."""
-    digest = hashlib.sha256(fingerprint(encoder).encode())
+def _key(texts: TokenRows, function: QueryFunction) -> str:
+    """The model's weights and precision, what is read, and all that it is shown: tokens as the template has them."""
+    digest = hashlib.sha256(fingerprint(function.encoder).encode())
+    if function.features != "mask":
+        digest.update(function.features.encode())
     for name in sorted(texts.columns):
         digest.update(name.encode())
         digest.update(bytes_of(texts.columns[name]))
@@ -117,7 +119,7 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     with bar, evaluation_mode(function.encoder):
         for indices in groups_by_length(texts.lengths.tolist(), _TOKENS_AT_ONCE):
             batch = {key: value.to(device) for key, value in texts.batch(indices).items()}
-            answer = _ask(function, batch) if packed is None else packed.at_mask(batch)
+            answer = _ask(function, batch) if packed is None else packed.read_batch(batch, function.features)
             found.append(answer.to(torch.promote_types(answer.dtype, torch.float32)).cpu())
             order += indices
             bar.update(len(indices))

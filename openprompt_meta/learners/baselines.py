@@ -22,6 +22,7 @@ from openprompt_meta.learners.adapters import Weights
 from openprompt_meta.learners.inner import task_randomness
 from openprompt_meta.learners.optim import GradientSteps, InnerSteps
 from openprompt_meta.learners.task import Batch, Task, TaskLearner, TaskOutcome, accuracy_of
+from openprompt_meta.prompts.pooling import mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 
@@ -178,9 +179,7 @@ def mean_pooled(encoder: nn.Module, batch: Batch) -> Tensor:
     """Hidden states averaged over the tokens of each text, ``[B, d_o]``, as sentence encoders do; at least float32."""
     inputs = {key: batch[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
     hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
-    hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-    real = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
-    return (hidden * real).sum(dim=1) / real.sum(dim=1)
+    return mean_over_tokens(hidden, inputs["attention_mask"])
 
 
 class EncoderLearner(TaskLearner):

@@ -131,7 +131,7 @@ def build_mask_prototypes(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
     """Class means of the [MASK]'s features; arguments as for ``build_method``."""
-    template = pool_template(config, loaded, dataset, seed)
+    template = pool_template(config, loaded, dataset, seed, features="mask")
     sources = task_sources(
         config,
         dataset,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from openprompt_meta.learners.optim import new_optimizer
 from openprompt_meta.methods.language_model import product_precision
 from openprompt_meta.methods.method import TaskSource, Texts
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.prompts.pooling import feature_size, suited_features
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
 __all__ = ["inner_loop", "meta_learner", "pool_template", "task_sources", "verbalizer_of"]
@@ -43,9 +45,12 @@ def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVe
     """The chosen verbalizer; classes and their words come with each task."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # for a verbalizer that starts at random
-        verbalizer: EpisodicVerbalizer = verbalizers()[config.verbalizer].load()(
-            tokenizer=loaded.tokenizer, model=loaded.model, **config.verbalizer_section.model_dump()
-        )
+        made = verbalizers()[config.verbalizer].load()
+        settings = config.verbalizer_section.model_dump()
+        if "feature_size" in inspect.signature(made).parameters:
+            features = suited_features(config.prompt_pool_template.features, loaded.model)
+            settings["feature_size"] = feature_size(loaded.model, features)
+        verbalizer: EpisodicVerbalizer = made(tokenizer=loaded.tokenizer, model=loaded.model, **settings)
     return verbalizer
 
 

@@ -24,7 +24,11 @@ def build_verbalizer_tuning(
     section = config.settings(VerbalizerTuningSection)
     loaded = own_copy(loaded)
     template = DiscreteTemplate(
-        loaded.model, loaded.tokenizer, config.prompt_pool_template.text, config.dataset.max_seq_length
+        loaded.model,
+        loaded.tokenizer,
+        config.prompt_pool_template.text,
+        config.dataset.max_seq_length,
+        config.prompt_pool_template.features,
     ).to(loaded.model.device)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed), tuned=True)
     model = parameters_of(loaded.model)

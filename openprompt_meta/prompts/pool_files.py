@@ -36,7 +36,7 @@ _CHECKSUM = "weights_sha256"
 _DESCRIPTION = "description"
 
 
-def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_model: str) -> None:
+def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_model: str, features: str) -> None:
     """Write both files to ``folder``, which is made if need be.
 
     Raises:
@@ -48,6 +48,7 @@ def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_mode
         "format_version": FORMAT_VERSION,
         "base_model": base_model,
         "text": text,
+        "features": features,
         "num_prompts": pool.num_prompts,
         "prompt_length": pool.prompt_length,
         "key_dim": pool.key_dim,
@@ -130,7 +131,7 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
             f"{path} has format version {config.get('format_version')!r}, this package reads "
             f"{FORMAT_VERSION}. Update openprompt_meta, or save the template again."
         )
-    needed = ("base_model", "text", "num_prompts", "prompt_length", "key_dim", "value_dim", "top_n")
+    needed = ("base_model", "text", "features", "num_prompts", "prompt_length", "key_dim", "value_dim", "top_n")
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")

@@ -20,6 +20,7 @@ from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words,
 from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
+from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
 __all__ = ["DiscreteTemplate", "PromptPoolTemplate"]
@@ -60,6 +61,10 @@ class PromptPoolTemplate(SoftTemplate):
         seed: makes the initialisation reproducible by itself; torch's global state if ``None``.
         query_copy: compute queries with a frozen copy of the encoder; for a language model that is tuned (see
             :class:`~openprompt_meta.prompts.query.QueryFunction` for the memory it takes).
+        features: what is read of a text, both to be classified and to ask the pool: the hidden state at the [MASK]
+            (``mask``, the paper's), the ``mean`` over all tokens that the model reads, ``both``, or ``auto``: the mean
+            of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
+            there.
         max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
             checked in any case.
         placeholder_mapping: OpenPrompt's.
@@ -89,6 +94,7 @@ class PromptPoolTemplate(SoftTemplate):
         random_range: float = 0.5,
         seed: int | None = None,
         query_copy: bool = False,
+        features: str = "mask",
         max_seq_length: int | None = None,
         placeholder_mapping: Mapping[str, str] | None = None,
     ) -> None:
@@ -110,14 +116,16 @@ class PromptPoolTemplate(SoftTemplate):
 
         self.num_tokens = prompt_length
         self.max_seq_length = max_seq_length
-        self.query_function = QueryFunction(model, frozen_copy=query_copy)
+        chosen = suited_features(features, model)
+        self.query_function = QueryFunction(model, query_copy, chosen)
+        self._reading = FeaturesInPlaceOfMask(chosen)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
             self.pool = PromptPool(
                 num_prompts,
                 prompt_length,
-                key_dim=model.config.hidden_size,  # type: ignore[union-attr, arg-type]
+                key_dim=self.feature_size,
                 value_dim=self.raw_embedding.weight.shape[1],
                 top_n=top_n,
                 random_range=random_range,
@@ -142,6 +150,16 @@ class PromptPoolTemplate(SoftTemplate):
             ids = [i for i in range(self.raw_embedding.weight.shape[0]) if i not in special]
         embedding = self.raw_embedding.weight.detach()
         self.pool.set_prompts_from_tokens(embedding, torch.tensor(ids, device=embedding.device))
+
+    @property
+    def features(self) -> Features:
+        """What is read of a text."""
+        return self._reading.features
+
+    @property
+    def feature_size(self) -> int:
+        """d_o, the length of a text's features."""
+        return feature_size(self._model.model, self.features)
 
     @property
     def raw_embedding(self) -> nn.Embedding:
@@ -257,11 +275,12 @@ class PromptPoolTemplate(SoftTemplate):
         prompts = self.pool(self.pool_queries(batch))  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
+        self._reading.note(batch)
         return prepared
 
     def post_processing_outputs(self, outputs: Any) -> Any:
-        """Nothing to cut: the prompt's positions are real ones."""
-        return outputs
+        """Nothing to cut, since the prompt's positions are real ones; but the features to be put at the [MASK]."""
+        return self._reading.put(outputs)
 
     def queries(self, batch: Mapping[str, Any]) -> Tensor:
         """Query vectors ``[B, d_o]``: the batch's own under ``"query"``, else computed by the query function."""
@@ -321,7 +340,7 @@ class PromptPoolTemplate(SoftTemplate):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
         base_model = getattr(self._model.model.config, "_name_or_path", "")
-        write_pool_files(Path(folder), self.pool, text=self.template_text, base_model=base_model)
+        write_pool_files(Path(folder), self.pool, self.template_text, base_model, self.features)
 
     @classmethod
     def from_pretrained(
@@ -337,8 +356,9 @@ class PromptPoolTemplate(SoftTemplate):
         """
         config = read_pool_config(Path(folder))
         _check_model(model)
+        features = suited_features(str(overrides.pop("features", config["features"])), model)
         found = {
-            "key_dim": model.config.hidden_size,  # type: ignore[union-attr]
+            "key_dim": feature_size(model, features),
             "value_dim": model.get_input_embeddings().weight.shape[1],  # type: ignore[operator]
         }
         for name, size in found.items():
@@ -348,7 +368,9 @@ class PromptPoolTemplate(SoftTemplate):
                     f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
                 )
         sizes = {name: config[name] for name in ("num_prompts", "prompt_length", "top_n")}
-        template = cls(model, tokenizer, **{"text": config["text"], **sizes, **overrides, "init": "random"})
+        template = cls(
+            model, tokenizer, **{"text": config["text"], "features": features, **sizes, **overrides, "init": "random"}
+        )
         # assign: the pool takes the saved precision, whatever torch's default is.
         template.pool.load_state_dict(read_pool_weights(Path(folder), template.pool), assign=True)
         return template
@@ -404,9 +426,12 @@ class DiscreteTemplate(PromptPoolTemplate):
         tokenizer: its tokenizer.
         text: the template text.
         max_seq_length: the length budget of the data loader, to have it checked here.
+        features: what is read of a text.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any, text: str, max_seq_length: int | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, tokenizer: Any, text: str, max_seq_length: int | None = None, features: str = "mask"
+    ) -> None:
         super().__init__(
             model,
             tokenizer,
@@ -415,6 +440,7 @@ class DiscreteTemplate(PromptPoolTemplate):
             prompt_length=1,
             init="random",
             seed=0,
+            features=features,
             max_seq_length=max_seq_length,
         )
 
@@ -427,6 +453,7 @@ class DiscreteTemplate(PromptPoolTemplate):
         """The batch as the language model takes it: ``inputs_embeds`` ``[B, L, d_i]`` for ``input_ids`` ``[B, L]``."""
         prepared = {key: batch[key] for key in batch}
         prepared["inputs_embeds"] = self.raw_embedding(prepared.pop("input_ids"))
+        self._reading.note(batch)
         return prepared
 
     def _pool_positions(self, batch: Mapping[str, Any]) -> Tensor:

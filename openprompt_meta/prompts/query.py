@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from openprompt_meta.prompts.pooling import Features, pooled_features
+
 __all__ = ["ModelReference", "QueryFunction", "evaluation_mode"]
 
 logger = logging.getLogger(__name__)
@@ -43,18 +45,20 @@ class ModelReference:
 
 
 class QueryFunction:
-    """``q(x)``: the [MASK]'s last hidden state for a wrapped text without the pool, computed without gradient.
+    """``q(x)``: the features of a wrapped text without the pool, computed without gradient.
 
     Args:
         model: the masked language model.
         frozen_copy: keep a copy of the encoder as it is now. Needed when the language model itself is tuned and
             the queries shall not drift with it; costs the encoder's size in memory a second time (438 MB for
             bert-base in float32, stated in the log for the model at hand).
+        features: what is read of the text; the paper reads the [MASK].
     """
 
-    def __init__(self, model: nn.Module, frozen_copy: bool = False) -> None:
+    def __init__(self, model: nn.Module, frozen_copy: bool = False, features: Features = "mask") -> None:
         encoder = getattr(model, "base_model", model)
         self.frozen_copy = frozen_copy
+        self.features = features
         if frozen_copy:
             encoder = copy.deepcopy(encoder).eval().requires_grad_(False)
             size = sum(p.numel() * p.element_size() for p in encoder.parameters())
@@ -91,4 +95,5 @@ class QueryFunction:
             )
         with evaluation_mode(encoder):
             hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
-        return hidden[is_mask]
+        attended = inputs["attention_mask"] if "attention_mask" in inputs else torch.ones_like(inputs["input_ids"])
+        return pooled_features(hidden, attended, is_mask, self.features)

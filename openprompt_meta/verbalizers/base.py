@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from openprompt_meta.errors import ConfigError, VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords, read_label_words
 from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
+from openprompt_meta.prompts.pooling import has_vocabulary_head
 
 __all__ = [
     "EpisodicVerbalizer",
     "checked_labels",
-    "has_vocabulary_head",
     "last_hidden_states",
     "require_vocabulary_head",
     "vocabulary_logits",
@@ -60,7 +60,7 @@ class EpisodicVerbalizer(Verbalizer):
         """Learn what there is to learn from a support set.
 
         Args:
-            features: the [MASK]'s hidden states, ``[n, d_o]``.
+            features: of the texts, ``[n, d_o]``; the [MASK]'s hidden states, unless the template reads something else.
             logits: the [MASK]'s vocabulary logits, ``[n, V]`` or those of :attr:`wanted_words` ``[n, W]``; ``None`` if
                 :attr:`needs_vocabulary_head` is false.
             labels: ``[n]``, indices into the task's classes.
@@ -74,7 +74,7 @@ class EpisodicVerbalizer(Verbalizer):
         """Log-probabilities ``[B, C]``.
 
         Args:
-            features: hidden states ``[B, d_o]``.
+            features: of the texts, ``[B, d_o]``.
             logits: if needed, vocabulary logits ``[B, V]``, or those of :attr:`wanted_words` ``[B, W]``.
         """
 
@@ -141,11 +141,6 @@ def vocabulary_logits(outputs: Any, asking: str) -> Tensor:
         raise VerbalizerError(_NO_HEAD.format(asking=asking, model="The language model"))
     found: Tensor = logits
     return found
-
-
-def has_vocabulary_head(model: nn.Module) -> bool:
-    """Whether the model predicts words; the packaged encoder does not."""
-    return getattr(model, "get_output_embeddings", lambda: None)() is not None
 
 
 def require_vocabulary_head(model: nn.Module | None, asking: str) -> None:

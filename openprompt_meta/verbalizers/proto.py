@@ -69,6 +69,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
             paper; ``proto`` uses prototypes alone. By default ``multi`` if there are label words and λ is 1.
         mix_lambda: λ of this package, mixing probabilities with the hand-crafted verbalizer's.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
+        feature_size: d_o, if the template reads more than one hidden state (``template.feature_size``).
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         multi_verb: str | None = None,
         mix_lambda: float = 1.0,
         aggregation: str = "logits",
+        feature_size: int | None = None,
     ) -> None:
         if multi_verb is None:
             multi_verb = "multi" if label_words is not None and mix_lambda == 1.0 else "proto"
@@ -122,6 +124,8 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
             self.hand_crafted = ManualVerbalizer(
                 tokenizer, classes, num_classes, label_words, prefix, multi_token_handler, aggregation
             )
+        if feature_size is not None and feature_size != self.hidden_dims:
+            self.head = nn.Linear(feature_size, mid_dim, bias=False)
         self._initial_head = self.head.weight.detach().clone()
         self._initial_proto: Tensor = self.proto.detach().clone()
 

@@ -34,6 +34,7 @@ class WarpVerbalizer(MixedVerbalizer):
         mix_lambda: λ; below 1 hand-crafted label words contribute.
         label_words: words of the classes, if they are needed.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
+        feature_size: d_o, if the template reads more than one hidden state (``template.feature_size``).
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class WarpVerbalizer(MixedVerbalizer):
         mix_lambda: float = 1.0,
         label_words: LabelWords | None = None,
         aggregation: str = "logits",
+        feature_size: int | None = None,
     ) -> None:
         super().__init__(tokenizer, model, classes, num_classes, label_words, mix_lambda, aggregation)
         self.init_std = init_std
         self.fit_steps = fit_steps
         self.fit_lr = fit_lr
         self._model = ModelReference(model)
+        self.feature_size: int = feature_size or model.config.hidden_size  # type: ignore[union-attr, assignment]
         self.label_embeddings: nn.Parameter | None = None
         if self.num_classes is not None:
             self._start(label_words)
@@ -66,8 +69,7 @@ class WarpVerbalizer(MixedVerbalizer):
     def initial_label_embeddings(self, label_words: LabelWords | None) -> Tensor:
         """Where learning starts, ``[C, d_o]``: at random."""
         reference = next(self._model.model.parameters())
-        size: int = self._model.model.config.hidden_size  # type: ignore[union-attr, assignment]
-        return self.init_std * torch.randn(self.num_classes, size).to(reference)
+        return self.init_std * torch.randn(self.num_classes, self.feature_size).to(reference)
 
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Take these classes, with new label embeddings."""
@@ -108,7 +110,7 @@ class DartVerbalizer(WarpVerbalizer):
         if label_words is None:
             raise VerbalizerError("dart_verbalizer starts from label words: give some for each class.")
         embedding: Tensor = self._model.model.get_input_embeddings().weight.detach()  # type: ignore[operator]
-        size = self._model.model.config.hidden_size  # type: ignore[union-attr]
+        size: int = self._model.model.config.hidden_size  # type: ignore[union-attr, assignment]
         if embedding.shape[1] != size:
             raise VerbalizerError(
                 f"dart_verbalizer starts from input embeddings, which are {embedding.shape[1]} wide in "
@@ -121,4 +123,5 @@ class DartVerbalizer(WarpVerbalizer):
             if not ids:
                 raise VerbalizerError(f"The tokenizer makes nothing of the label words of {name!r}: {words}.")
             means.append(embedding[ids].mean(dim=0))
-        return torch.stack(means)
+        # Where several hidden states are read, words are compared with each of them.
+        return torch.stack(means).repeat(1, self.feature_size // size)

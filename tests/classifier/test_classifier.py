@@ -296,13 +296,13 @@ def test_no_batch_has_more_tokens_than_allowed(fitted: MetaPromptClassifier, mon
     from openprompt_meta.encoder.classifier import MaskOnlyClassifier
 
     seen: list[tuple[int, int]] = []
-    stock = MaskOnlyClassifier.read_mask
+    stock = MaskOnlyClassifier.read
 
     def watched(self: Any, batch: Any) -> Any:
         seen.append(tuple(batch["input_ids"].shape))
         return stock(self, batch)
 
-    monkeypatch.setattr(MaskOnlyClassifier, "read_mask", watched)
+    monkeypatch.setattr(MaskOnlyClassifier, "read", watched)
     texts = ["rain " * (1 + i % 9) for i in range(30)]
     fitted.set_params(batch_tokens=100).predict_proba(texts)
     assert sum(rows for rows, _ in seen) == 30

@@ -22,7 +22,16 @@ CLASSES = {
 }
 DECLARED = [*verbalizers().values(), *methods().values(), *meta_learners().values(), *readers().values()]
 # Given by the run and not by its YAML: the model, the classes of a task, seeds and sizes that stand elsewhere.
-FROM_THE_RUN = {"model", "tokenizer", "classes", "num_classes", "label_words", "seed", "max_seq_length"}
+FROM_THE_RUN = {
+    "model",
+    "tokenizer",
+    "classes",
+    "num_classes",
+    "label_words",
+    "seed",
+    "max_seq_length",
+    "feature_size",
+}
 # For OpenPrompt's own loops, where there are no tasks.
 OUTSIDE_TASKS = {
     "prompt_pool_template": {"query_copy", "placeholder_mapping"},

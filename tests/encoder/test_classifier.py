@@ -16,6 +16,7 @@ from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifie
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.encoder.texts import TokenizedTexts
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.prompts.pooling import FEATURES
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
@@ -38,19 +39,33 @@ TEXTS = [
 CLASSES = list(LABEL_WORDS)
 
 
-def template_of(mlm: LoadedMLM) -> PromptPoolTemplate:
-    return PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0)
+def template_of(mlm: LoadedMLM, features: str = "mask") -> PromptPoolTemplate:
+    return PromptPoolTemplate(
+        mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0, features=features
+    )
 
 
 def texts_of(mlm: LoadedMLM, template: PromptPoolTemplate, texts: Sequence[str] = TEXTS) -> TokenizedTexts:
     return TokenizedTexts(texts, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=300))
 
 
+@pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_less_work_gives_the_same_predictions_and_gradients(family: str, tiny: Callable[[str], LoadedMLM]) -> None:
+def test_less_work_gives_the_same_predictions_and_gradients(
+    family: str, features: str, tiny: Callable[[str], LoadedMLM]
+) -> None:
     mlm = tiny(family)
-    template = template_of(mlm)
-    verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
+    template = template_of(mlm, features)
+    torch.manual_seed(0)
+    verbalizer = WarpVerbalizer(
+        mlm.tokenizer,
+        mlm.model,
+        CLASSES,
+        init_std=1.0,
+        mix_lambda=0.5,
+        label_words=LABEL_WORDS,
+        feature_size=template.feature_size,
+    )
     batch = texts_of(mlm, template).batch(range(len(TEXTS)), [0, 1, 2, 3, 0, 1, 2])
     found = []
     for kind in (PromptForClassification, MaskClassifier, MaskOnlyClassifier):
@@ -69,7 +84,7 @@ def test_no_vocabulary_head_is_run_for_a_verbalizer_that_needs_none(tiny: Callab
     template = template_of(mlm)
     classifier = MaskOnlyClassifier(mlm.model, template, RepVerbalizer(mlm.tokenizer, mlm.model))
     mlm.model.cls.forward = None  # any call would fail
-    reading = classifier.read_mask(texts_of(mlm, template).batch([0, 1]))
+    reading = classifier.read(texts_of(mlm, template).batch([0, 1]))
     assert reading.logits is None
     assert reading.features.shape == (2, mlm.config.hidden_size)
 
@@ -155,7 +170,7 @@ def test_a_model_in_half_precision_is_judged_in_single(tiny: Callable[[str], Loa
     exact = MaskOnlyClassifier(mlm.model, template, verbalizer)(batch)
     mlm.model.to(torch.bfloat16)
     for kind in (MaskClassifier, MaskOnlyClassifier):
-        reading = kind(mlm.model, template, verbalizer).read_mask(batch)
+        reading = kind(mlm.model, template, verbalizer).read(batch)
         assert reading.features.dtype == torch.float32
         rough = verbalizer.log_probabilities(*reading)
         assert torch.allclose(rough.exp(), exact.exp(), atol=0.1)

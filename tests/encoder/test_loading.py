@@ -15,7 +15,7 @@ from openprompt.data_utils import InputExample
 from openprompt_meta import PromptPoolTemplate, RepVerbalizer
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError
-from openprompt_meta.verbalizers.base import has_vocabulary_head
+from openprompt_meta.prompts.pooling import has_vocabulary_head
 from tests.helpers.tiny_models import FAMILIES
 
 pytestmark = pytest.mark.prompts

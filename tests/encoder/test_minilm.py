@@ -16,7 +16,7 @@ from openprompt_meta import ManualVerbalizer, ProtoVerbalizer, RepVerbalizer, Wa
 from openprompt_meta.encoder import minilm
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError, VerbalizerError
-from openprompt_meta.verbalizers.base import has_vocabulary_head
+from openprompt_meta.prompts.pooling import has_vocabulary_head
 
 pytestmark = [pytest.mark.prompts, pytest.mark.real_encoder]
 

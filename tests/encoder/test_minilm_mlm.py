@@ -14,8 +14,8 @@ from openprompt_meta import ManualVerbalizer
 from openprompt_meta.encoder import minilm as minilm_mlm
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError
+from openprompt_meta.prompts.pooling import has_vocabulary_head
 from openprompt_meta.tensor_files import read_tensors
-from openprompt_meta.verbalizers.base import has_vocabulary_head
 from tools.minilm_mlm.card import model_card
 from tools.minilm_mlm.judging import SENTENCES, predictions
 

@@ -16,6 +16,7 @@ from openprompt_meta.encoder.packed import SLOTS_OF_A_PASS, PackedClassifier, Pa
 from openprompt_meta.encoder.texts import TokenizedTexts
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.prompts.pooling import FEATURES
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 from tests.helpers.tiny_models import LABEL_WORDS
@@ -34,8 +35,12 @@ def mlm(request: pytest.FixtureRequest, tiny_mlm_folder: Callable[[str], Any]) -
     return loaded
 
 
-def setting(mlm: LoadedMLM, kind: type[MaskClassifier]) -> tuple[MaskClassifier, TokenizedTexts]:
-    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0).double()
+def setting(
+    mlm: LoadedMLM, kind: type[MaskClassifier], features: str = "mask"
+) -> tuple[MaskClassifier, TokenizedTexts]:
+    template = PromptPoolTemplate(
+        mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0, features=features
+    ).double()
     verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
     classifier = kind(mlm.model, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
     return classifier, TokenizedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
@@ -49,10 +54,11 @@ def another_pool(classifier: MaskClassifier) -> Any:
     return pool
 
 
-def test_batches_with_pools_of_their_own_are_read_as_one_by_one(mlm: LoadedMLM) -> None:
+@pytest.mark.parametrize("features", FEATURES)
+def test_batches_with_pools_of_their_own_are_read_as_one_by_one(mlm: LoadedMLM, features: str) -> None:
     found = []
     for kind in (MaskClassifier, MaskOnlyClassifier, PackedClassifier):
-        classifier, texts = setting(mlm, kind)
+        classifier, texts = setting(mlm, kind, features)
         pools = [classifier.template.pool, another_pool(classifier)]
         batches = [texts.batch([1, 0, 5]), texts.batch([6, 2, 3, 4])]
         readings = classifier.encode(classifier.prepare(batches), pools)
@@ -74,12 +80,13 @@ def test_reading_leaves_the_template_and_what_was_laid_out_as_they_were(mlm: Loa
     assert torch.equal(classifier.encode(prepared, [own])[0].features, first)
 
 
-def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM) -> None:
-    classifier, texts = setting(mlm, PackedClassifier)
+@pytest.mark.parametrize("features", FEATURES)
+def test_texts_that_bring_no_query_vectors_are_read_all_the_same(mlm: LoadedMLM, features: str) -> None:
+    classifier, texts = setting(mlm, PackedClassifier, features)
     batch = texts.batch(range(len(TEXTS)))
     without = {key: value for key, value in batch.items() if key != "query"}
-    expected = setting(mlm, MaskClassifier)[0].read_mask(without).features
-    assert torch.allclose(classifier.read_mask(without).features, expected, rtol=1e-9, atol=1e-11)
+    expected = setting(mlm, MaskClassifier, features)[0].read(without).features
+    assert torch.allclose(classifier.read(without).features, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_a_pool_of_one_prompt_takes_one_pass(mlm: LoadedMLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +97,10 @@ def test_a_pool_of_one_prompt_takes_one_pass(mlm: LoadedMLM, monkeypatch: pytest
     )
     batch = texts.batch(range(len(TEXTS)))
     asked = {**batch, "query": template.queries(batch)}
-    expected = MaskClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval().read_mask(asked).features
+    expected = MaskClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval().read(asked).features
     classifier = PackedClassifier(mlm.model, template, verbalizer, freeze_plm=True).eval()
-    monkeypatch.delattr(PackedEncoder, "at_mask")
-    assert torch.allclose(classifier.read_mask(batch).features, expected, rtol=1e-9, atol=1e-11)
+    monkeypatch.delattr(PackedEncoder, "read_batch")
+    assert torch.allclose(classifier.read(batch).features, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_second_derivatives_are_those_of_the_plain_path(mlm: LoadedMLM) -> None:
@@ -148,7 +155,7 @@ def test_compiled_layers_say_the_same(
         classifier = PackedClassifier(
             mlm.model, template, RepVerbalizer(mlm.tokenizer, mlm.model), freeze_plm=True, compiled=compiled
         )
-        features = classifier.eval().read_mask(texts.batch(range(len(TEXTS)))).features
+        features = classifier.eval().read(texts.batch(range(len(TEXTS)))).features
         found.append([features, *torch.autograd.grad(features.square().sum(), list(template.pool.parameters()))])
     for one, two in zip(*found, strict=True):
         assert torch.allclose(one, two, rtol=1e-3, atol=1e-4)

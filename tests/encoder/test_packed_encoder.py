@@ -1,4 +1,4 @@
-"""The encoder run over packed texts says at the [MASK] what transformers' own forward pass says there."""
+"""The encoder run over packed texts says what transformers' own forward pass says, at the [MASK] and on average."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from openprompt_meta.encoder import packed as module
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.encoder.packed import pack, packed_encoder
+from openprompt_meta.prompts.pooling import FEATURES
 from tests.helpers.tiny_models import FAMILIES
 
 pytestmark = pytest.mark.meta
@@ -39,9 +40,11 @@ def batch_of(width: int) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("slots", [10, 4096], ids=["several passes", "one pass"])
 @pytest.mark.parametrize("group_cost", [0, 1000], ids=["no padding", "one group"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("family", BERT_LIKE)
 def test_features_and_gradients_are_those_of_the_whole_forward_pass(
     family: str,
+    features: str,
     attention: str,
     group_cost: int,
     slots: int,
@@ -53,7 +56,9 @@ def test_features_and_gradients_are_those_of_the_whole_forward_pass(
     batch = batch_of(model.config.vocab_size)
     embeds = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()  # [B, L, d_i]
     hidden = model.base_model(inputs_embeds=embeds, attention_mask=batch["attention_mask"]).last_hidden_state
-    expected = hidden[batch["loss_ids"] > 0]
+    at_mask = hidden[batch["loss_ids"] > 0]
+    mean = torch.stack([hidden[i, :n].mean(dim=0) for i, n in enumerate(LENGTHS)])
+    expected = {"mask": at_mask, "mean": mean, "both": torch.cat([at_mask, mean], dim=-1)}[features]
     weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), embeds)
 
@@ -62,9 +67,14 @@ def test_features_and_gradients_are_those_of_the_whole_forward_pass(
     encoder._eager = attention == "eager"  # not every transformers has the other for every family
     packing = pack([batch], group_cost)
     rows = torch.cat([embeds[i, :n] for i, n in enumerate(LENGTHS)])
-    found = encoder.at_slots(
-        encoder.embed(rows[packing.tokens], packing.columns), packing.groups, packing.slots_where("loss_ids")
-    )[packing.place]
+    read = encoder.read(
+        encoder.embed(rows[packing.tokens], packing.columns),
+        packing.groups,
+        packing.slots_where("loss_ids"),
+        features != "mean",
+        features != "mask",
+    )
+    found = torch.cat([part for part in read if part is not None], dim=-1)[packing.place]
     (gradient,) = torch.autograd.grad((found * weights).sum(), embeds)
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
     # Padding gets no gradient in either.
@@ -109,7 +119,7 @@ def test_linear_layers_see_no_padding_and_the_last_one_the_mask_alone(tiny: Call
             )
     packing = pack([batch_of(model.config.vocab_size)], group_cost=0)
     embedded = encoder.embed(encoder.word_embeddings(packing.flat("input_ids")), packing.columns)
-    encoder.at_slots(embedded, packing.groups, packing.slots_where("loss_ids"))
+    encoder.read(embedded, packing.groups, packing.slots_where("loss_ids"))
     tokens, texts = sum(LENGTHS), len(LENGTHS)
     assert seen == {
         "0.key": tokens,
@@ -132,5 +142,5 @@ def test_passes_on_a_cpu_are_no_larger_than_they_should_be(
     model.bert.encoder.layer[0].attention.self.key.register_forward_hook(
         lambda module, inputs, output: seen.append(len(inputs[0]))
     )
-    encoder.at_mask(batch_of(model.config.vocab_size))
+    encoder.read_batch(batch_of(model.config.vocab_size), "mask")
     assert seen == [4 + 4, 7 + 7, 12]  # the shortest row is padded by one: cheaper than a group of its own
