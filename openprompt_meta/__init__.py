@@ -17,9 +17,11 @@ from openprompt_meta.version import __version__
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
     from openprompt_meta.encoder.loading import load_mlm
+    from openprompt_meta.encoder.names import read_names_with
     from openprompt_meta.prompts.pool import PromptPool
     from openprompt_meta.prompts.pool_template import PromptPoolTemplate
     from openprompt_meta.verbalizers.manual import ManualVerbalizer
+    from openprompt_meta.verbalizers.names import NameVerbalizer
     from openprompt_meta.verbalizers.proto import ProtoVerbalizer
     from openprompt_meta.verbalizers.rep import RepVerbalizer
     from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
@@ -28,6 +30,7 @@ __all__ = [
     "DartVerbalizer",
     "ManualVerbalizer",
     "MetaPromptClassifier",
+    "NameVerbalizer",
     "OpenPromptMetaError",
     "PromptPool",
     "PromptPoolTemplate",
@@ -36,18 +39,21 @@ __all__ = [
     "WarpVerbalizer",
     "__version__",
     "load_mlm",
+    "read_names_with",
 ]
 
 _HOME = {
     "DartVerbalizer": "openprompt_meta.verbalizers.warp",
     "ManualVerbalizer": "openprompt_meta.verbalizers.manual",
     "MetaPromptClassifier": "openprompt_meta.classifier.classifier",
+    "NameVerbalizer": "openprompt_meta.verbalizers.names",
     "PromptPool": "openprompt_meta.prompts.pool",
     "PromptPoolTemplate": "openprompt_meta.prompts.pool_template",
     "ProtoVerbalizer": "openprompt_meta.verbalizers.proto",
     "RepVerbalizer": "openprompt_meta.verbalizers.rep",
     "WarpVerbalizer": "openprompt_meta.verbalizers.warp",
     "load_mlm": "openprompt_meta.encoder.loading",
+    "read_names_with": "openprompt_meta.encoder.names",
 }
 
 

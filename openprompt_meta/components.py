@@ -65,6 +65,16 @@ class VerbalizerSection(Section):
         return any(self.head_needed_by())
 
     @property
+    def reads_names(self) -> bool:
+        """Whether the words of each class are read as a text, and handed over with the support set."""
+        return False
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Keys whose values are learned across tasks."""
+        return ()
+
+    @property
     def transductive(self) -> bool:
         """Whether a prediction depends on the texts that are predicted along with it."""
         return False

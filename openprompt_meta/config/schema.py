@@ -30,6 +30,7 @@ from openprompt_meta.sections import (
     Count,
     LearningRate,
     NonNegative,
+    Positive,
     Proportion,
     Section,
     Seed,
@@ -134,6 +135,14 @@ class PromptPoolTemplateSection(Section):
     """Where prompts start: label words of the meta-training classes, the vocabulary, or at random."""
     random_range: NonNegative = 0.5
     """For ``init: random``, uniform in plus and minus this."""
+    attention: Literal["dot", "cosine"] = "dot"
+    """How the pool is asked: by the inner product with the query (the paper), or by the cosine with the query less the
+    mean query of the meta-training texts, in which texts differ more."""
+    attention_temperature: Positive | None = None
+    """What the attention's scores are multiplied by; 1 / sqrt(d_o) for ``dot`` and 10 for ``cosine`` by default."""
+    keys: Literal["normal", "kmeans"] = "normal"
+    """Where the pool's keys start: drawn from a normal distribution (the paper), or at the centres of k-means of the
+    meta-training texts' queries."""
     features: Literal["mask", "mean", "both", "auto"] = "mask"
     """What is read of a text, to be classified and to ask the pool: the [MASK]'s hidden state (the paper), the mean
     over all tokens, or both; ``auto`` takes the mean of a sentence encoder, which has no trained [MASK]."""
@@ -169,6 +178,8 @@ class MetaSection(Section):
     """Tasks a meta-iteration."""
     outer_lr: LearningRate = 1e-3
     """η, the step size of the outer loop."""
+    scalar_lr: LearningRate = 1e-2
+    """The same for the scalars that a verbalizer's ``learn`` names: of their logarithms, and of λ's logit."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimiser of the outer loop; ``sgd`` with ``learner: reptile`` is Reptile's own step, of size ``outer_lr``."""
     iterations: Count = 3000
@@ -278,6 +289,11 @@ class _Core(Section):
     def uses_words(self) -> bool:
         """Whether label words make a difference to predictions."""
         return self.method_declaration.uses_verbalizer and self.verbalizer_section.uses_words
+
+    @property
+    def reads_names(self) -> bool:
+        """Whether tasks bring the words of their classes as texts."""
+        return self.method_declaration.uses_verbalizer and self.verbalizer_section.reads_names
 
     @property
     def transductive(self) -> bool:

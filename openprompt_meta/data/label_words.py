@@ -11,7 +11,7 @@ from openprompt_meta.config.yaml_file import read_yaml
 from openprompt_meta.errors import ConfigError, DataError
 from openprompt_meta.json_files import read_json
 
-__all__ = ["label_words_from", "read_label_words", "resolve_label_words", "words_of_class_name"]
+__all__ = ["label_words_from", "read_label_words", "resolve_label_words", "text_of_words", "words_of_class_name"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,11 @@ def words_of_class_name(name: str) -> tuple[str, ...]:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     words = [word.lower() for word in re.findall(r"[^\W_]+", spaced)]
     return tuple(dict.fromkeys(words)) or (name,)
+
+
+def text_of_words(words: Iterable[str]) -> str:
+    """The words of a class as a text that an encoder can read."""
+    return ", ".join(word.strip() for word in words)
 
 
 def resolve_label_words(classes: Iterable[str], *sources: tuple[str, Mapping[str, tuple[str, ...]]]) -> LabelWords:

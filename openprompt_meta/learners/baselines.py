@@ -33,6 +33,7 @@ __all__ = [
     "Fit",
     "HeadLearner",
     "class_means",
+    "class_means_with_names",
     "logistic_regression",
     "mean_pooled",
     "nearest_neighbours",
@@ -43,6 +44,8 @@ __all__ = [
 
 Fit: TypeAlias = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
 """From support features ``[n, d]`` and labels ``[n]`` to what turns features ``[B, d]`` into log-probabilities."""
+FitWithNames: TypeAlias = Callable[[Tensor, Tensor, Tensor], Callable[[Tensor], Tensor]]
+"""The same from the features of the classes' names ``[C, d]`` besides."""
 _LEAST = 1e-6  # a neighbour's absence is no proof: no class is impossible, or one text would make the loss infinite
 
 
@@ -52,15 +55,21 @@ class FeatureLearner(TaskLearner):
 
     Attributes:
         fit: the classifier. Batches bring ``features`` ``[n, d]``.
+        fit_with_names: in its place for tasks that bring the names of their classes.
     """
 
     fit: Fit
+    fit_with_names: FitWithNames | None = None
 
     def evaluate_batch(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
         """Fit to each support set and evaluate the query set."""
         outcomes = []
         for task in tasks:
-            predict = self.fit(task.support["features"], task.support["label"])
+            examples = task.support["features"], task.support["label"]
+            if self.fit_with_names is not None and task.names is not None:
+                predict = self.fit_with_names(*examples, task.names["features"])
+            else:
+                predict = self.fit(*examples)
             predicted = predict(task.query["features"])
             loss = F.nll_loss(predicted, task.query["label"]).item()
             outcomes.append(TaskOutcome(task.index, accuracy_of(predicted, task), loss, [], predicted.cpu()))
@@ -73,6 +82,19 @@ def class_means() -> Fit:
     def fit(features: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
         verbalizer = RepVerbalizer()
         verbalizer.begin_task([str(label) for label in range(int(labels.max()) + 1)])
+        verbalizer.fit_support(features, None, labels)
+        return lambda evaluated: verbalizer.log_probabilities(evaluated, None)
+
+    return fit
+
+
+def class_means_with_names(name_weight: float) -> FitWithNames:
+    """The same with the name of a class as ``name_weight`` more examples of it."""
+
+    def fit(features: Tensor, labels: Tensor, names: Tensor) -> Callable[[Tensor], Tensor]:
+        verbalizer = RepVerbalizer(name_weight=name_weight)
+        verbalizer.begin_task([str(label) for label in range(len(names))])
+        verbalizer.fit_names(names, torch.arange(len(names), device=names.device))
         verbalizer.fit_support(features, None, labels)
         return lambda evaluated: verbalizer.log_probabilities(evaluated, None)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from openprompt_meta.encoder.classifier import EncoderOutput, MaskClassifier, matmul_precision
 from openprompt_meta.errors import NotFiniteError
-from openprompt_meta.learners.task import Task
+from openprompt_meta.learners.task import Batch, Task
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+
+_T = TypeVar("_T")
 
 __all__ = ["InnerLoop", "TaskBatch", "task_randomness"]
 
@@ -76,7 +78,7 @@ class InnerLoop:
     def encode(
         self, prepared: Any, pools: Sequence[PromptPool], verbalizers: Sequence[EpisodicVerbalizer]
     ) -> list[EncoderOutput]:
-        """What the language model says at the [MASK]s of batches that were laid out."""
+        """What the language model says of batches that were laid out."""
         with matmul_precision(self.products, self.classifier.plm.device):
             return self.classifier.encode(prepared, pools, verbalizers)
 
@@ -113,8 +115,31 @@ class TaskBatch:
         return TaskBatch(self._learner, self.tasks, [verbalizer.clone() for verbalizer in self.verbalizers])
 
     @cached_property
-    def _support(self) -> Any:
-        return self._learner.classifier.prepare([task.support for task in self.tasks])
+    def _examples(self) -> list[Batch]:
+        """What is learned from: the support sets, then the names if there are any."""
+        return [
+            *(task.support for task in self.tasks),
+            *(task.names for task in self.tasks if task.names is not None),
+        ]
+
+    @cached_property
+    def _prepared(self) -> Any:
+        return self._learner.classifier.prepare(self._examples)
+
+    def _repeated(self, each: Sequence[_T], batches: int) -> list[_T]:
+        """What belongs to each task, for so many batches that go round the tasks."""
+        return [each[i % len(self.tasks)] for i in range(batches)]
+
+    def _encode(self, prepared: Any, pools: Sequence[PromptPool], batches: int) -> list[EncoderOutput]:
+        return self._learner.encode(
+            prepared, self._repeated(pools, batches), self._repeated(self.verbalizers, batches)
+        )
+
+    def _take_names(self, readings: Sequence[EncoderOutput]) -> None:
+        """Hand each verbalizer the features of its classes' names; ``readings`` are of :attr:`_examples`."""
+        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings[len(self.tasks) :], strict=False):
+            if task.names is not None:
+                verbalizer.fit_names(reading.features, task.names["label"])
 
     def support_losses(self, pools: Sequence[PromptPool], step: int = 0) -> list[Tensor]:
         """-log P of each support set under its pool, the verbalizer being fitted to it on the way.
@@ -126,9 +151,10 @@ class TaskBatch:
         Raises:
             NotFiniteError: a loss is not a number, with the task's index and the step.
         """
-        readings = self._learner.encode(self._support, pools, self.verbalizers)
+        readings = self._encode(self._prepared, pools, len(self._examples))
+        self._take_names(readings)
         losses = []
-        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=True):
+        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=False):
             loss = self._support_loss(task, verbalizer, reading)
             _require_finite(loss, task, f"inner step {step + 1}")
             losses.append(loss)
@@ -147,13 +173,15 @@ class TaskBatch:
         learner, tasks, verbalizers = self._learner, self.tasks, self.verbalizers
         queries = [task.query for task in tasks]
         if learner.label_embeddings == "adapted" or steps_taken == 0:
-            both = learner.classifier.prepare([*(task.support for task in tasks), *queries])
-            readings = learner.encode(both, [*pools, *pools], [*verbalizers, *verbalizers])
+            learned_from = len(self._examples)
+            both = learner.classifier.prepare([*self._examples, *queries])
+            readings = self._encode(both, pools, learned_from + len(queries))
+            self._take_names(readings[:learned_from])
             for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
                 verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
-            readings = readings[len(tasks) :]
+            readings = readings[learned_from:]
         else:
-            readings = learner.encode(learner.classifier.prepare(queries), pools, verbalizers)
+            readings = self._encode(learner.classifier.prepare(queries), pools, len(queries))
         return [
             verbalizer.log_probabilities(reading.features, reading.logits)
             for verbalizer, reading in zip(verbalizers, readings, strict=True)

@@ -26,6 +26,7 @@ class Task:
         label_words: words of each class, for hand-crafted verbalizers.
         support: a wrapped batch with ``label``, to adapt to.
         query: a wrapped batch with ``label``, to be evaluated on.
+        names: the words of the classes as texts, a wrapped batch with ``label``; for verbalizers that read them.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Task:
     label_words: Mapping[str, Sequence[str]]
     support: Batch
     query: Batch
+    names: Batch | None = None
 
 
 # -- meta learner -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from openprompt_meta.learners.baselines import (
     Fit,
     HeadLearner,
     class_means,
+    class_means_with_names,
     logistic_regression,
     mean_pooled,
     nearest_neighbours,
@@ -28,6 +30,7 @@ from openprompt_meta.methods.declarations import (
     ContrastiveSection,
     FineTuningSection,
     LogisticRegressionSection,
+    MeanPrototypesSection,
     NearestNeighboursSection,
 )
 from openprompt_meta.methods.language_model import build_texts, own_copy, parameters_of, product_precision
@@ -144,8 +147,10 @@ def build_mask_prototypes(
 def build_mean_prototypes(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
-    """Class means of mean-pooled features."""
-    return _of_mean_features(config, loaded, dataset, seed, class_means(), 0)
+    """Class means of mean-pooled features, and the names of the classes if they count."""
+    weight = config.settings(MeanPrototypesSection).name_weight
+    method = _of_mean_features(config, loaded, dataset, seed, class_means(), 0, reads_names=weight > 0)
+    return replace(method, learner=FeatureLearner(class_means(), class_means_with_names(weight))) if weight else method
 
 
 def build_logistic_regression(
@@ -172,10 +177,16 @@ def build_nearest_neighbours(
 
 
 def _of_mean_features(
-    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, fit: Fit, num_parameters: int
+    config: RunConfig,
+    loaded: LoadedMLM,
+    dataset: TextDataset,
+    seed: int,
+    fit: Fit,
+    num_parameters: int,
+    reads_names: bool = False,
 ) -> Method:
     sources = task_sources(
-        config, dataset, seed, lambda texts: MeanFeatures(texts, loaded, config.dataset.max_seq_length)
+        config, dataset, seed, lambda texts: MeanFeatures(texts, loaded, config.dataset.max_seq_length), reads_names
     )
     return Method(FeatureLearner(fit), sources, num_parameters, eval_steps=0)
 

@@ -11,21 +11,23 @@ from torch import nn
 
 from openprompt_meta.components import meta_learners, verbalizers
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.data.dataset import TextDataset
+from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.data.label_words import text_of_words, words_of_class_name
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
-from openprompt_meta.learners.adapters import Adapter
+from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
+from openprompt_meta.learners.adapters import Adapter, InPlace
 from openprompt_meta.learners.inner import InnerLoop
 from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import new_optimizer
-from openprompt_meta.methods.language_model import product_precision
+from openprompt_meta.methods.language_model import TunedParameters, product_precision
 from openprompt_meta.methods.method import TaskSource, Texts
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.prompts.pooling import feature_size, suited_features
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
-__all__ = ["inner_loop", "meta_learner", "pool_template", "task_sources", "verbalizer_of"]
+__all__ = ["inner_loop", "meta_learner", "pool_template", "start_from_texts", "task_sources", "verbalizer_of"]
 
 
 def pool_template(
@@ -86,6 +88,17 @@ def meta_learner(
     """
     meta = config.meta
     parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
+    scalars = list(base.classifier.verbalizer.scalars.parameters()) if config.verbalizer_section.learned else []
+    if scalars:
+        own = [{"params": list(learned.parameters())}] if groups is None else parameters
+        parameters = [*own, {"params": scalars, "lr": meta.scalar_lr}]
+        learned = TunedParameters(
+            {"verbalizer": base.classifier.verbalizer.scalars},
+            dict(learned.named_buffers()),
+            **dict(learned.named_parameters()),
+        )
+        if isinstance(adapter, InPlace):
+            adapter.outer_only = scalars
     optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
     declaration = meta_learners()[meta.learner]
     learner: GradientLearner = declaration.load()(
@@ -100,7 +113,11 @@ def meta_learner(
 
 
 def task_sources(
-    config: RunConfig, dataset: TextDataset, seed: int, encode: Callable[[Sequence[str]], Texts]
+    config: RunConfig,
+    dataset: TextDataset,
+    seed: int,
+    encode: Callable[[Sequence[str]], Texts],
+    reads_names: bool | None = None,
 ) -> dict[str, TaskSource]:
     """The tasks of every split, which depend on data, sizes and seed alone: all methods see the same ones.
 
@@ -111,13 +128,44 @@ def task_sources(
         dataset: the texts.
         seed: of the tasks.
         encode: the texts of a split in the form that the method's learner takes.
+        reads_names: whether tasks bring the names of their classes; by default if the verbalizer reads them.
     """
+    reads_names = config.reads_names if reads_names is None else reads_names
     meta = config.meta
     splits = (dataset.train, dataset.valid, *([dataset.test] if meta.test_classes == "test" else []))
     sources = {
         split.name: TaskSource(
-            EpisodeSampler(split, meta.way, meta.shot, meta.query, seed), encode(split.texts), dataset.label_words
+            EpisodeSampler(split, meta.way, meta.shot, meta.query, seed),
+            encode(split.texts),
+            dataset.label_words,
+            _names(dataset, split, encode) if reads_names else None,
         )
         for split in splits
     }
     return {**sources, "test": sources[meta.test_classes]}
+
+
+def _names(
+    dataset: TextDataset, split: Split, encode: Callable[[Sequence[str]], Texts]
+) -> tuple[Texts, dict[str, int]]:
+    """The words of each class of a split as a text, and where which class is."""
+    places = {name: place for place, name in enumerate(split.classes)}
+    return encode(
+        [text_of_words(dataset.label_words.get(name) or words_of_class_name(name)) for name in places]
+    ), places
+
+
+_MOST_QUERIES = 4096  # are enough for a mean and a few centres
+_AT_ONCE = 64
+
+
+@torch.no_grad()
+def start_from_texts(template: PromptPoolTemplate, source: TaskSource, seed: int) -> None:
+    """Let the pool start from the queries of meta-training texts, if its attention or its keys do."""
+    if not template.starts_from_queries:
+        return
+    texts = source.texts
+    assert isinstance(texts, TokenizedTexts | OpenPromptTexts)  # noqa: S101 - for the type checker
+    chosen = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed))[:_MOST_QUERIES].tolist()
+    parts = [chosen[start : start + _AT_ONCE] for start in range(0, len(chosen), _AT_ONCE)]
+    template.start_from_queries(torch.cat([texts.queries(part) for part in parts]), seed)

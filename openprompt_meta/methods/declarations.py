@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 
 from openprompt_meta.components import MethodDeclaration, MethodSection
-from openprompt_meta.sections import Count, LearningRate, Positive, Problem, Steps, Whole
+from openprompt_meta.sections import Count, LearningRate, NonNegative, Positive, Problem, Steps, Whole
 
 __all__ = [
     "METHODS",
     "ContrastiveSection",
     "FineTuningSection",
     "LogisticRegressionSection",
+    "MeanPrototypesSection",
     "MetaPromptingSection",
     "NearestNeighboursSection",
     "VerbalizerTuningSection",
@@ -89,6 +90,13 @@ class VerbalizerTuningSection(_TunedInEachTask):
     """Their size."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """What takes them."""
+
+
+class MeanPrototypesSection(MethodSection):
+    """``mean_prototypes``: class means of mean-pooled features, compared by cosine."""
+
+    name_weight: NonNegative = 0.0
+    """How many examples the words of a class, read as a text, count as."""
 
 
 class LogisticRegressionSection(MethodSection):
@@ -166,6 +174,7 @@ METHODS = (
         name="mean_prototypes",
         title="class means of mean-pooled features",
         implementation="openprompt_meta.methods.baselines:build_mean_prototypes",
+        config=MeanPrototypesSection,
     ),
     MethodDeclaration(
         name="logistic_regression",

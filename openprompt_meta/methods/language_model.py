@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier, vocabulary_head
@@ -120,13 +120,18 @@ class TunedParameters(nn.Module):
 
     Args:
         modules: by the names to save their parameters under.
+        buffers: what is saved along and not learned.
         **parameters: single ones.
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], **parameters: nn.Parameter) -> None:
+    def __init__(
+        self, modules: Mapping[str, nn.Module], buffers: Mapping[str, Tensor] | None = None, **parameters: nn.Parameter
+    ) -> None:
         super().__init__()
         for name, parameter in parameters.items():
             self.register_parameter(name, parameter)
+        for name, buffer in (buffers or {}).items():
+            self.register_buffer(name, buffer)
         for owner, module in modules.items():
             for name, parameter in module.named_parameters():
                 self.register_parameter(f"{owner}/{name}".replace(".", "/"), parameter)  # torch refuses dots

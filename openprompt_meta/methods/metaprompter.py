@@ -14,6 +14,7 @@ from openprompt_meta.methods.building import (
     inner_loop,
     meta_learner,
     pool_template,
+    start_from_texts,
     task_sources,
     verbalizer_of,
 )
@@ -41,15 +42,18 @@ def build_metaprompter(
     adapter = PoolClones(template.pool, meta.inner_lr, meta.first_order, meta.inner_parameters)
     base = inner_loop(config, classifier, seed, tokens_at_once(config))
     has_choice = template.pool.num_prompts > 1  # a single prompt is never asked for
+    learner = meta_learner(config, template.pool, base, adapter)
+    sources = task_sources(
+        config,
+        dataset,
+        seed,
+        lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=has_choice),
+    )
     return MetaPrompter(
-        learner=meta_learner(config, template.pool, base, adapter),
-        sources=task_sources(
-            config,
-            dataset,
-            seed,
-            lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=has_choice),
-        ),
-        num_parameters=sum(parameter.numel() for parameter in template.pool.parameters()),
+        learner=learner,
+        sources=sources,
+        num_parameters=sum(parameter.numel() for parameter in learner.meta_parameters.parameters()),
         eval_steps=meta.inner_steps_eval,
         classifier=classifier,
+        start=lambda: start_from_texts(template, sources["train"], seed),
     )

@@ -46,8 +46,9 @@ def build_metaprompting(
     template = pool_template(config, loaded, dataset, seed, num_prompts=1, top_n=None)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed), tuned=tunes)
     pool: PromptPool = template.pool
+    learner = _both(config, classifier, pool, seed) if tunes else _prompt(config, classifier, pool, seed)
     return Method(
-        learner=_both(config, classifier, pool, seed) if tunes else _prompt(config, classifier, pool, seed),
+        learner=learner,
         sources=task_sources(
             config,
             dataset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,20 +38,28 @@ class TaskSource:
         episodes: which texts make up which task.
         texts: the split's texts, encoded.
         label_words: words of its classes.
+        names: the words of each of its classes as a text, encoded, and where which class is; for verbalizers that
+            read them.
     """
 
     episodes: EpisodeSampler
     texts: Texts
     label_words: Mapping[str, Sequence[str]]
+    names: tuple[Texts, Mapping[str, int]] | None = None
 
     def __getitem__(self, index: int) -> Task:
         episode = self.episodes[index]
+        names = None
+        if self.names is not None:
+            texts, places = self.names
+            names = texts.batch([places[name] for name in episode.classes], range(len(episode.classes)))
         return Task(
             index=index,
             classes=episode.classes,
             label_words={name: self.label_words[name] for name in episode.classes if name in self.label_words},
             support=self.texts.batch(episode.support, episode.support_labels),
             query=self.texts.batch(episode.query, episode.query_labels),
+            names=names,
         )
 
 
@@ -66,6 +74,7 @@ class Method:
         num_parameters: how many numbers are tuned, across tasks or inside one.
         eval_steps: steps inside a task in validation and test.
         classifier: the language model with template and verbalizer, for methods that prompt.
+        start: what is done once, before the first iteration of training.
     """
 
     learner: TaskLearner
@@ -73,6 +82,7 @@ class Method:
     num_parameters: int
     eval_steps: int
     classifier: MaskClassifier | None = None
+    start: Callable[[], None] = lambda: None
 
     @property
     def template(self) -> PromptPoolTemplate:

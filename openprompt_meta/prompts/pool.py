@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
+from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from openprompt_meta.errors import TemplateError
 
 __all__ = ["PromptPool"]
+
+ATTENTIONS = ("dot", "cosine")
 
 
 class PromptPool(nn.Module):
@@ -19,6 +23,10 @@ class PromptPool(nn.Module):
 
         a = softmax(K q / sqrt(d_o))            [num_prompts]
         θ = Σ_i a_i θ_i                         [prompt_length, value_dim]
+
+    The queries of texts have most of their length in common, so that this attention is about the same for all of them.
+    With ``attention="cosine"`` it is that of queries without their common part, ``a = softmax(τ cos(k_i, q - μ))``,
+    μ being their mean over the meta-training texts, which is saved with the pool.
 
     This is all that meta-learning clones: ``num_prompts · (key_dim + prompt_length · value_dim)`` numbers,
     55,296 of them at 8, 8, 768 and 768.
@@ -30,7 +38,11 @@ class PromptPool(nn.Module):
         value_dim: size of a prompt's tokens, d_i: the width of the language model's input embedding.
         top_n: attend to the ``top_n`` best keys only, as L2P and DualPrompt do; all of them if ``None``.
         random_range: prompts start uniform in ``±random_range`` until :meth:`set_prompts` replaces them.
+        attention: ``dot`` (the paper's) or ``cosine``.
+        attention_temperature: τ; by default 1 / sqrt(d_o) for ``dot``, 10 for ``cosine``.
     """
+
+    query_mean: Tensor | None  # [d_o]
 
     def __init__(
         self,
@@ -40,6 +52,8 @@ class PromptPool(nn.Module):
         value_dim: int,
         top_n: int | None = None,
         random_range: float = 0.5,
+        attention: str = "dot",
+        attention_temperature: float | None = None,
     ) -> None:
         super().__init__()
         sizes = {
@@ -56,7 +70,14 @@ class PromptPool(nn.Module):
                 f"PromptPool: top_n must be a whole number between 1 and num_prompts = {num_prompts}, got {top_n!r}. "
                 "Leave it out to attend to every prompt."
             )
+        if attention not in ATTENTIONS:
+            raise TemplateError(f"PromptPool: attention must be one of {', '.join(ATTENTIONS)}; got {attention!r}.")
+        if attention_temperature is not None and not attention_temperature > 0:
+            raise TemplateError(f"PromptPool: attention_temperature must be above 0, got {attention_temperature!r}.")
         self.top_n = top_n
+        self.attention_kind = attention
+        self.attention_temperature = attention_temperature
+        self.register_buffer("query_mean", torch.zeros(key_dim) if attention == "cosine" else None)
         self.keys = nn.Parameter(torch.randn(num_prompts, key_dim))
         self.prompts = nn.Parameter(
             torch.empty(num_prompts, prompt_length, value_dim).uniform_(-random_range, random_range)
@@ -97,12 +118,49 @@ class PromptPool(nn.Module):
                 f"expected [batch, {self.key_dim}]. The query is the [MASK]'s hidden state of the language "
                 "model that the pool was made for."
             )
-        scores = query @ self.keys.T / math.sqrt(self.key_dim)  # [B, K]
+        scores = self._scores(query)  # [B, K]
         if self.top_n is not None and self.top_n < self.num_prompts:
             kept = scores.topk(self.top_n, dim=-1).indices
             dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, kept, False)
             scores = scores.masked_fill(dropped, -math.inf)
         return scores.softmax(dim=-1)
+
+    def _scores(self, query: Tensor) -> Tensor:
+        temperature = self.attention_temperature
+        if self.attention_kind == "dot":
+            products = query @ self.keys.T
+            return products / math.sqrt(self.key_dim) if temperature is None else temperature * products
+        cosines = self._standardised(query) @ F.normalize(self.keys, dim=-1).T
+        return (10.0 if temperature is None else temperature) * cosines
+
+    def _standardised(self, query: Tensor) -> Tensor:
+        """Queries without what they have in common, of length one."""
+        centre = query.new_zeros(()) if self.query_mean is None else self.query_mean
+        return F.normalize(query - centre, dim=-1)
+
+    @torch.no_grad()
+    def start_from_queries(self, queries: Tensor, seed: int = 0, keys: bool = True) -> None:
+        """Learn from the queries of meta-training texts what they have in common, and where keys start.
+
+        Args:
+            queries: ``[n, d_o]``.
+            seed: of k-means.
+            keys: start the keys from the centres of k-means of the standardised queries, scaled to length one.
+
+        Raises:
+            TemplateError: there are fewer queries than prompts.
+        """
+        if len(queries) < self.num_prompts:
+            raise TemplateError(f"PromptPool: {len(queries)} queries are too few for {self.num_prompts} keys.")
+        queries = queries.to(self.keys)
+        if self.query_mean is not None:
+            self.query_mean.copy_(queries.mean(dim=0))
+        if keys:
+            found = KMeans(self.num_prompts, n_init=4, random_state=seed).fit(
+                self._standardised(queries).cpu().numpy()
+            )
+            centres = torch.from_numpy(found.cluster_centers_).to(self.keys)
+            self.keys.copy_(F.normalize(centres, dim=-1))
 
     def forward(self, query: Tensor) -> Tensor:
         """The instance-dependent prompts ``[B, L_p, d_i]`` for queries ``[B, d_o]``."""

@@ -23,7 +23,7 @@ from openprompt_meta.tensor_files import (
     read_tensors,
 )
 
-__all__ = ["read_pool_config", "read_pool_weights", "write_pool_files"]
+__all__ = ["DESCRIBED", "read_pool_config", "read_pool_weights", "write_pool_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ WEIGHTS_FILE = "prompt_pool.safetensors"
 FORMAT = "openprompt_meta.prompt_pool_template"
 FORMAT_VERSION = 1
 _MAX_BYTES = 1_000_000  # of the JSON
+DESCRIBED = ("num_prompts", "prompt_length", "top_n", "attention", "attention_temperature")
+"""Arguments of a pool that are saved with it."""
 _CHECKSUM = "weights_sha256"
 _DESCRIPTION = "description"
 
@@ -54,6 +56,8 @@ def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_mode
         "key_dim": pool.key_dim,
         "value_dim": pool.value_dim,
         "top_n": pool.top_n,
+        "attention": pool.attention_kind,
+        "attention_temperature": pool.attention_temperature,
         _CHECKSUM: digest(tensors),
     }
     description = json.dumps(config, indent=2, ensure_ascii=False)
@@ -131,7 +135,7 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
             f"{path} has format version {config.get('format_version')!r}, this package reads "
             f"{FORMAT_VERSION}. Update openprompt_meta, or save the template again."
         )
-    needed = ("base_model", "text", "features", "num_prompts", "prompt_length", "key_dim", "value_dim", "top_n")
+    needed = ("base_model", "text", "features", "key_dim", "value_dim", *DESCRIBED)
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")

@@ -19,7 +19,7 @@ from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
 from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.prompts.pool_files import read_pool_config, read_pool_weights, write_pool_files
+from openprompt_meta.prompts.pool_files import DESCRIBED, read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 # -- `PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt ----------
 
 INITIALISATIONS = ("label_words", "vocab", "random")
+KEYS = ("normal", "kmeans")
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
 _ALONGSIDE = ("attention_mask", "token_type_ids")
 
@@ -61,6 +62,12 @@ class PromptPoolTemplate(SoftTemplate):
         seed: makes the initialisation reproducible by itself; torch's global state if ``None``.
         query_copy: compute queries with a frozen copy of the encoder; for a language model that is tuned (see
             :class:`~openprompt_meta.prompts.query.QueryFunction` for the memory it takes).
+        attention: how the pool is asked: ``dot`` (the paper's) or ``cosine``, see
+            :class:`~openprompt_meta.prompts.pool.PromptPool`; the latter's statistics come from
+            :meth:`start_from_queries`.
+        attention_temperature: its temperature.
+        keys: where the pool's keys start: ``normal`` (the paper's), or ``kmeans`` of the meta-training texts' queries,
+            by :meth:`start_from_queries`.
         features: what is read of a text, both to be classified and to ask the pool: the hidden state at the [MASK]
             (``mask``, the paper's), the ``mean`` over all tokens that the model reads, ``both``, or ``auto``: the mean
             of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
@@ -94,6 +101,9 @@ class PromptPoolTemplate(SoftTemplate):
         random_range: float = 0.5,
         seed: int | None = None,
         query_copy: bool = False,
+        attention: str = "dot",
+        attention_temperature: float | None = None,
+        keys: str = "normal",
         features: str = "mask",
         max_seq_length: int | None = None,
         placeholder_mapping: Mapping[str, str] | None = None,
@@ -116,6 +126,9 @@ class PromptPoolTemplate(SoftTemplate):
 
         self.num_tokens = prompt_length
         self.max_seq_length = max_seq_length
+        if keys not in KEYS:
+            raise TemplateError(f"keys must be one of {', '.join(KEYS)}; got {keys!r}.")
+        self.keys = keys
         chosen = suited_features(features, model)
         self.query_function = QueryFunction(model, query_copy, chosen)
         self._reading = FeaturesInPlaceOfMask(chosen)
@@ -129,6 +142,8 @@ class PromptPoolTemplate(SoftTemplate):
                 value_dim=self.raw_embedding.weight.shape[1],
                 top_n=top_n,
                 random_range=random_range,
+                attention=attention,
+                attention_temperature=attention_temperature,
             )
             self._initialise(init, label_words)
         self.text: Any = text  # a string when set, its pieces when read
@@ -160,6 +175,16 @@ class PromptPoolTemplate(SoftTemplate):
     def feature_size(self) -> int:
         """d_o, the length of a text's features."""
         return feature_size(self._model.model, self.features)
+
+    @property
+    def starts_from_queries(self) -> bool:
+        """Whether :meth:`start_from_queries` makes a difference."""
+        return self.pool.num_prompts > 1 and (self.keys == "kmeans" or self.pool.query_mean is not None)
+
+    def start_from_queries(self, queries: Tensor, seed: int = 0) -> None:
+        """Let the pool start from the queries ``[n, d_o]`` of meta-training texts, before it learns anything."""
+        if self.starts_from_queries:
+            self.pool.start_from_queries(queries, seed, keys=self.keys == "kmeans")
 
     @property
     def raw_embedding(self) -> nn.Embedding:
@@ -367,7 +392,7 @@ class PromptPoolTemplate(SoftTemplate):
                     f"The pool in {os.fspath(folder)} was learned for {config['base_model'] or 'another model'} with "
                     f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
                 )
-        sizes = {name: config[name] for name in ("num_prompts", "prompt_length", "top_n")}
+        sizes = {name: config[name] for name in DESCRIBED}
         template = cls(
             model, tokenizer, **{"text": config["text"], "features": features, **sizes, **overrides, "init": "random"}
         )

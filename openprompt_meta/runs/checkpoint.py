@@ -81,6 +81,7 @@ def _fits(optimizer: torch.optim.Optimizer, parameter: Tensor, kept: Mapping[str
 FORMAT = "openprompt_meta.checkpoint"
 FORMAT_VERSION = "1"
 _POOL = "pool."
+SCALARS = "verbalizer/"
 
 
 @dataclass
@@ -145,7 +146,8 @@ def read_progress(path: Path) -> Progress:
 def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
     """Restore the pool alone, for testing and use."""
     tensors, metadata = _read(path)
-    _load_pool_tensors(path, tensors, pool)
+    own = {name: value for name, value in tensors.items() if not name.startswith(_POOL + SCALARS)}
+    _load_pool_tensors(path, own, pool)
     return _progress(path, metadata)
 
 
@@ -166,6 +168,12 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
             f"expected {FORMAT!r}, version {FORMAT_VERSION!r}."
         )
     return tensors, metadata
+
+
+def read_scalars(path: Path) -> dict[str, Tensor]:
+    """What was learned of the verbalizer, by name; nothing if its scalars are fixed."""
+    start = _POOL + SCALARS
+    return {name.removeprefix(start): value for name, value in _read(path)[0].items() if name.startswith(start)}
 
 
 def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn.Module) -> None:

@@ -59,6 +59,8 @@ class Training:
         self.folder.create()
         if self.folder.last_checkpoint.exists():
             self.progress = read_checkpoint(self.folder.last_checkpoint, self.learner)
+        else:
+            self.method.start()
         self.folder.forget_after(self.progress.iteration, self.progress.validated)
         with self._bar(self.meta.iterations, "meta-training", "it", initial=self.progress.iteration) as bar:
             while True:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from openprompt import Verbalizer
 from torch import Tensor, nn
@@ -15,14 +15,28 @@ from openprompt_meta.errors import ConfigError, VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords, read_label_words
 from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pooling import has_vocabulary_head
+from openprompt_meta.verbalizers.scalars import LearnedScalars
+
+_T = TypeVar("_T")
 
 __all__ = [
     "EpisodicVerbalizer",
+    "Uncopied",
     "checked_labels",
     "last_hidden_states",
     "require_vocabulary_head",
     "vocabulary_logits",
 ]
+
+
+class Uncopied(Generic[_T]):
+    """Holds what a copy starts without: tensors of the task at hand, which carry gradients and cannot be copied."""
+
+    def __init__(self) -> None:
+        self.value: _T | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Uncopied[_T]:
+        return Uncopied()
 
 
 class EpisodicVerbalizer(Verbalizer):
@@ -31,6 +45,8 @@ class EpisodicVerbalizer(Verbalizer):
     ``begin_task(classes)``, ``fit_support(features, logits, labels)``, and then OpenPrompt's stock call
     (``gather_outputs``, ``process_outputs``), which gives log-probabilities ``[B, C]`` that sum to one.
     """
+
+    names_reader: Callable[[], tuple[Tensor, Tensor]] | None = None  # set by encoder.names
 
     @property
     @abstractmethod
@@ -42,9 +58,20 @@ class EpisodicVerbalizer(Verbalizer):
         """Which tokens' logits predictions look at, ``[W]`` ascending; ``None`` if it may be any."""
         return None
 
+    @property
+    def reads_names(self) -> bool:
+        """Whether the words of the classes are read as texts: :meth:`fit_names` is then called before the support."""
+        return False
+
+    @property
+    def scalars(self) -> LearnedScalars | None:
+        """What of it is learned across tasks, if it has any such thing."""
+        return None
+
     def clone(self) -> EpisodicVerbalizer:
-        """A verbalizer like this one for another task, sharing nothing but the language model and its tokenizer."""
-        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
+        """A verbalizer like this one for another task, sharing the language model, its tokenizer and the scalars."""
+        shared = [part for part in (self.tokenizer, self.scalars) if part is not None]
+        return copy.deepcopy(self, {id(part): part for part in shared})
 
     @abstractmethod
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
@@ -65,6 +92,17 @@ class EpisodicVerbalizer(Verbalizer):
                 :attr:`needs_vocabulary_head` is false.
             labels: ``[n]``, indices into the task's classes.
         """
+
+    def fit_names(self, features: Tensor, labels: Tensor) -> None:
+        """Take the features ``[n, d_o]`` of the classes' words, read as texts, and ``labels`` ``[n]``.
+
+        Only if :attr:`reads_names`; called before :meth:`fit_support`.
+        """
+
+    def read_names_again(self) -> None:
+        """In an OpenPrompt script, where prompts change step by step: read the names with them as they are now."""
+        if self.names_reader is not None:
+            self.fit_names(*self.names_reader())
 
     def detach_fit(self) -> None:
         """Keep what :meth:`fit_support` learned, but let no gradient flow through it from here on."""

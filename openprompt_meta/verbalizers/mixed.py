@@ -1,10 +1,10 @@
-"""What soft verbalizers share: reading the [MASK], and P = (1 - λ) P̂ + λ P̃ with hand-crafted words."""
+"""What soft verbalizers share: reading features, and P = (1 - λ) P̂ + λ P̃ with hand-crafted words."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,12 @@ from openprompt_meta.verbalizers.base import (
     vocabulary_logits,
 )
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
+from openprompt_meta.verbalizers.names import NameVerbalizer
+from openprompt_meta.verbalizers.scalars import LearnedScalars
 
 __all__ = ["MixedVerbalizer", "check_mix_lambda", "mix_log_probabilities"]
+
+WORDS_READ_BY = ("head", "encoder")
 
 # -- Mixing two predictions: P = (1 - λ) P̂ + λ P̃, computed in log space ---------------------------------------------
 
@@ -34,14 +38,16 @@ def check_mix_lambda(mix_lambda: float) -> float:
     return float(mix_lambda)
 
 
-def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float) -> Tensor:
+def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float | Tensor) -> Tensor:
     """log((1 - λ) exp(hand_crafted) + λ exp(soft)), without ever leaving log space.
 
     Args:
         hand_crafted: log-probabilities ``[B, C]``.
         soft: log-probabilities ``[B, C]``.
-        mix_lambda: λ; at 0 and 1 the one side is returned as it is.
+        mix_lambda: λ, with gradient if it is learned; at 0 and 1 the one side is returned as it is.
     """
+    if isinstance(mix_lambda, Tensor):
+        return torch.logaddexp(hand_crafted + (-mix_lambda).log1p(), soft + mix_lambda.log())
     if mix_lambda == 0.0:
         return hand_crafted
     if mix_lambda == 1.0:
@@ -49,15 +55,18 @@ def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float)
     return torch.logaddexp(hand_crafted + math.log1p(-mix_lambda), soft + math.log(mix_lambda))
 
 
-# -- What soft verbalizers share: they read the [MASK]'s hidden state, and may be mixed with hand-crafted words -------
+# -- What soft verbalizers share: they compare features, and may be mixed with hand-crafted words ---------------------
 
 
 class MixedVerbalizer(EpisodicVerbalizer):
     """A soft verbalizer P̃, mixed with a hand-crafted one P̂ as (1 - λ) P̂ + λ P̃.
 
-    With ``mix_lambda`` at 1 there is no hand-crafted part, and no vocabulary head is needed. Subclasses give
-    :meth:`soft_log_probabilities`, :meth:`fit_support` and what :meth:`begin_task` has to reset.
+    With ``mix_lambda`` at 1 there is no hand-crafted part, and no vocabulary head is needed. Below, its words are
+    predicted by the language model's ``head`` (the paper), or read as texts by the ``encoder``, which any model can.
+    Subclasses give :meth:`soft_log_probabilities`, :meth:`fit_support` and what :meth:`begin_task` has to reset.
     """
+
+    hand_crafted: ManualVerbalizer | NameVerbalizer | None
 
     def __init__(
         self,
@@ -68,6 +77,9 @@ class MixedVerbalizer(EpisodicVerbalizer):
         label_words: LabelWords | None,
         mix_lambda: float,
         aggregation: str,
+        words_read_by: str = "head",
+        learn: Sequence[str] = (),
+        scalars: Mapping[str, float] | None = None,
         /,  # so that others, for the next class in line, may have a model too
         **others: Any,
     ) -> None:
@@ -77,25 +89,50 @@ class MixedVerbalizer(EpisodicVerbalizer):
             num_classes=num_classes,
             **others,
         )
-        self.mix_lambda = check_mix_lambda(mix_lambda)
-        self.hand_crafted: ManualVerbalizer | None = None
-        if self.mix_lambda < 1.0:
+        if words_read_by not in WORDS_READ_BY:
+            raise VerbalizerError(f"words_read_by must be one of {', '.join(WORDS_READ_BY)}; got {words_read_by!r}.")
+        start = {"mix_lambda": check_mix_lambda(mix_lambda), **(scalars or {})}
+        self.learned_scalars = LearnedScalars(start, learn)
+        self.hand_crafted = None
+        if mix_lambda < 1.0 and words_read_by == "encoder":
+            self.hand_crafted = NameVerbalizer(tokenizer, classes, num_classes)
+        elif mix_lambda < 1.0:
             require_vocabulary_head(model, f"{type(self).__name__} with mix_lambda = {mix_lambda}")
             self.hand_crafted = ManualVerbalizer(tokenizer, classes, num_classes, label_words, aggregation=aggregation)
 
     @property
+    def scalars(self) -> LearnedScalars:
+        """λ, and what else a subclass lets be learned."""
+        return self.learned_scalars
+
+    @property
+    def mix_lambda(self) -> float | Tensor:
+        """λ, with gradient if it is learned."""
+        return self.learned_scalars["mix_lambda"]
+
+    @property
     def needs_vocabulary_head(self) -> bool:
-        """Whether hand-crafted words contribute."""
-        return self.hand_crafted is not None
+        """Whether hand-crafted words contribute that the head predicts."""
+        return self.hand_crafted is not None and self.hand_crafted.needs_vocabulary_head
 
     @property
     def wanted_words(self) -> Tensor | None:
         """Those of the hand-crafted part, if it contributes."""
         return None if self.hand_crafted is None else self.hand_crafted.wanted_words
 
+    @property
+    def reads_names(self) -> bool:
+        """Whether hand-crafted words contribute that are read as texts."""
+        return self.hand_crafted is not None and self.hand_crafted.reads_names
+
     @abstractmethod
     def soft_log_probabilities(self, features: Tensor) -> Tensor:
-        """P̃: log-probabilities ``[B, C]`` from the [MASK]'s hidden states ``[B, d_o]``."""
+        """P̃: log-probabilities ``[B, C]`` from features ``[B, d_o]``."""
+
+    def fit_names(self, features: Tensor, labels: Tensor) -> None:
+        """Hand them to the hand-crafted part, if that reads them."""
+        if self.hand_crafted is not None:
+            self.hand_crafted.fit_names(features, labels)
 
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Take the classes of a task, and their label words if hand-crafted words contribute."""
@@ -105,6 +142,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
 
     def gather_outputs(self, outputs: Any) -> Tensor | tuple[Tensor, Tensor]:
         """Hidden states, and vocabulary logits if they are needed."""
+        self.read_names_again()
         hidden = last_hidden_states(outputs)
         if not self.needs_vocabulary_head:
             return hidden
@@ -126,12 +164,17 @@ class MixedVerbalizer(EpisodicVerbalizer):
         return self.log_probabilities(features, logits)
 
     def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
-        """The mixed prediction ``[B, C]`` for hidden states ``[B, d_o]`` and vocabulary logits ``[B, V]``."""
+        """The mixed prediction ``[B, C]`` for features ``[B, d_o]`` and vocabulary logits ``[B, V]``."""
+        return self._mixed(lambda: self.soft_log_probabilities(features), features, logits)
+
+    def _mixed(self, soft: Callable[[], Tensor], features: Tensor, logits: Tensor | None) -> Tensor:
+        """A soft prediction ``[B, C]`` with the hand-crafted side's mixed in, if there is one."""
         if self.hand_crafted is None:
-            return self.soft_log_probabilities(features)
-        if logits is None:
+            return soft()
+        if logits is None and self.needs_vocabulary_head:
             raise VerbalizerError(f"{type(self).__name__} with mix_lambda < 1 needs vocabulary logits.")
-        hand_crafted: Tensor = self.hand_crafted.process_logits(logits)
-        if self.mix_lambda == 0.0:
-            return hand_crafted
-        return mix_log_probabilities(hand_crafted, self.soft_log_probabilities(features), self.mix_lambda)
+        words = self.hand_crafted.log_probabilities(features, logits)
+        mix_lambda = self.mix_lambda
+        if not isinstance(mix_lambda, Tensor) and mix_lambda == 0.0:
+            return words
+        return mix_log_probabilities(words, soft(), mix_lambda)

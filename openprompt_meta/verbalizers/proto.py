@@ -69,6 +69,8 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
             paper; ``proto`` uses prototypes alone. By default ``multi`` if there are label words and λ is 1.
         mix_lambda: λ of this package, mixing probabilities with the hand-crafted verbalizer's.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
+        words_read_by: see :class:`~openprompt_meta.RepVerbalizer`.
+        learn: ``["mix_lambda"]`` to learn λ across tasks.
         feature_size: d_o, if the template reads more than one hidden state (``template.feature_size``).
     """
 
@@ -88,6 +90,8 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         multi_verb: str | None = None,
         mix_lambda: float = 1.0,
         aggregation: str = "logits",
+        words_read_by: str = "head",
+        learn: Sequence[str] = (),
         feature_size: int | None = None,
     ) -> None:
         if multi_verb is None:
@@ -108,6 +112,8 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
             label_words,
             mix_lambda,
             aggregation,
+            words_read_by,
+            learn,
             # What follows is for OpenPrompt's constructor; label words are the hand-crafted part's business.
             model=model,
             lr=lr,
@@ -120,7 +126,9 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         )
         if multi_verb == "multi":
             require_vocabulary_head(model, "proto_verbalizer with multi_verb: multi")
-        if multi_verb == "multi" or mix_lambda < 1.0:  # with OpenPrompt's own arguments, which others do not have
+        if multi_verb == "multi" or (
+            mix_lambda < 1.0 and words_read_by == "head"
+        ):  # with OpenPrompt's own arguments, which others do not have
             self.hand_crafted = ManualVerbalizer(
                 tokenizer, classes, num_classes, label_words, prefix, multi_token_handler, aggregation
             )
@@ -192,7 +200,7 @@ class ProtoVerbalizer(MixedVerbalizer, OpenPromptProtoVerbalizer):
         """As the other verbalizers', or ProtoVerb's ensemble with hand-crafted words (``multi_verb: multi``)."""
         if self.multi_verb != "multi" or self.hand_crafted is None or logits is None:
             return super().log_probabilities(features, logits)
-        words: Tensor = self.hand_crafted.process_logits(logits)
+        words: Tensor = self.hand_crafted.log_probabilities(features, logits)
         if not self.trained:  # OpenPrompt trusts the words alone until there are prototypes
             return words
         ensemble: Tensor = self.ensemble_logits(words, self.soft_log_probabilities(features))

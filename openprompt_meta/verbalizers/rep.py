@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,22 +11,28 @@ from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords
-from openprompt_meta.verbalizers.base import checked_labels
+from openprompt_meta.verbalizers.base import Uncopied, checked_labels
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
+from openprompt_meta.verbalizers.names import mean_by_class
 
 __all__ = ["RepVerbalizer"]
 
 SIMILARITIES = ("cosine", "euclidean")
 CENTRINGS = ("none", "support", "transductive")
+_BUFFERS = ("feature_sum", "feature_count", "seen_this_round", "name_features")
 
 
 class RepVerbalizer(MixedVerbalizer):
-    """Label embeddings averaged from [MASK] features, compared by similarity; no parameters.
+    """Label embeddings averaged from features, compared by similarity; no parameters of its own.
 
     Equations (paper, "Representative Verbalizer")::
 
         v_y = mean of h over the support texts of class y
         P̃(y | x) = softmax_y(ρ · cos(v_y, h(x)))
+
+    With ``name_weight`` w the words of the class, read as a text, count as w more of its examples, so that a class may
+    have few or none. With ``leave_one_out`` a support text is compared, in an inner loop, with what the others make of
+    its class: the paper has it be part of its own label embedding, which leaves that loss little to say.
 
     In an ordinary OpenPrompt loop there is no support set to hand over: in training mode the verbalizer averages
     the labelled batches that pass through it, and keeps the averages for evaluation. A class not seen yet has
@@ -45,15 +50,25 @@ class RepVerbalizer(MixedVerbalizer):
         centring: subtract a mean from all features first: ``none`` (the paper), that of the ``support`` set, or
             that of support and the batch under prediction together (``transductive``: predictions then depend on
             the other texts of the batch, so report them apart).
+        name_weight: w, how many examples the words of a class count as; 0 leaves them out, as the paper does.
+        leave_one_out: in an inner loop, leave each support text out of the label embedding it is compared with; not
+            possible for the only example of a class without a name, which stays in.
+        assignment_rounds: transductive: so many times, add the texts of the batch under prediction to the label
+            embeddings, each by its probabilities; report these results apart too.
+        assignment_temperature: ρ of those probabilities.
         decay: in an ordinary loop, how much of a class's sum survives each batch that has it; 1 is the plain mean.
         mix_lambda: λ; below 1 hand-crafted label words contribute.
         label_words: those words, if ``mix_lambda`` is below 1.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
+        words_read_by: if ``mix_lambda`` is below 1, whether the ``head`` predicts the label words at the [MASK] (the
+            paper) or the ``encoder`` reads them as texts, which any model can.
+        learn: which of ``mix_lambda``, ``temperature`` and ``name_weight`` are learned across tasks.
     """
 
     feature_sum: Tensor | None  # [C, d_o]
     feature_count: Tensor | None  # [C]
     seen_this_round: Tensor | None  # [C]
+    name_features: Tensor | None  # [C, d_o]
 
     def __init__(
         self,
@@ -65,12 +80,17 @@ class RepVerbalizer(MixedVerbalizer):
         temperature: float = 10.0,
         inner_temperature: float | None = None,
         centring: str = "none",
+        name_weight: float = 0.0,
+        leave_one_out: bool = False,
+        assignment_rounds: int = 0,
+        assignment_temperature: float = 20.0,
         decay: float = 1.0,
         mix_lambda: float = 1.0,
         label_words: LabelWords | None = None,
         aggregation: str = "logits",
+        words_read_by: str = "head",
+        learn: Sequence[str] = (),
     ) -> None:
-        super().__init__(tokenizer, model, classes, num_classes, label_words, mix_lambda, aggregation)
         if similarity not in SIMILARITIES:
             raise VerbalizerError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
         if centring not in CENTRINGS:
@@ -81,43 +101,102 @@ class RepVerbalizer(MixedVerbalizer):
             )
         if not 0 < decay <= 1:
             raise VerbalizerError(f"decay must lie above 0 and not above 1, got {decay!r}.")
+        if not name_weight >= 0 or assignment_rounds < 0 or not assignment_temperature > 0:
+            raise VerbalizerError(
+                "name_weight (w) and assignment_rounds must be at least 0 and assignment_temperature above 0, got "
+                f"{name_weight!r}, {assignment_rounds!r}, {assignment_temperature!r}."
+            )
+        super().__init__(
+            tokenizer,
+            model,
+            classes,
+            num_classes,
+            label_words,
+            mix_lambda,
+            aggregation,
+            words_read_by,
+            learn,
+            {"temperature": temperature, "name_weight": name_weight},
+        )
         self.similarity = similarity
-        self.temperature = float(temperature)
         self.inner_temperature = None if inner_temperature is None else float(inner_temperature)
         self.centring = centring
         self.decay = float(decay)
-        self._support: tuple[Tensor, Tensor] | None = None
-        for name in ("feature_sum", "feature_count", "seen_this_round"):
+        self.leave_one_out = leave_one_out
+        self.assignment_rounds = assignment_rounds
+        self.assignment_temperature = float(assignment_temperature)
+        self._support: Uncopied[tuple[Tensor, Tensor]] = Uncopied()  # sums and numbers, with gradient
+        self._names: Uncopied[Tensor] = Uncopied()
+        self._support_labels: Tensor | None = None
+        for name in _BUFFERS:
             self.register_buffer(name, None)
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """ρ, with gradient if it is learned."""
+        return self.scalars["temperature"]
+
+    @property
+    def name_weight(self) -> float | Tensor:
+        """w, with gradient if it is learned."""
+        return self.scalars["name_weight"]
+
+    @property
+    def uses_names(self) -> bool:
+        """Whether the words of a class count as examples of it."""
+        weight = self.name_weight
+        return isinstance(weight, Tensor) or weight > 0
+
+    @property
+    def reads_names(self) -> bool:
+        """Whether they do, or contribute by themselves."""
+        return self.uses_names or super().reads_names
 
     # -- learning ---------------------------------------------------------------------------------------------
 
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Forget all label embeddings and take these classes."""
         super().begin_task(classes, label_words)
-        self._support = self.feature_sum = self.feature_count = self.seen_this_round = None
+        self._support.value = self._names.value = self._support_labels = None
+        for name in _BUFFERS:
+            setattr(self, name, None)
 
-    def clone(self) -> RepVerbalizer:
-        """A verbalizer like this one for another task; the averages at hand, which carry gradients, stay behind."""
-        own, self._support = self._support, None
-        try:
-            copied: RepVerbalizer = copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
-        finally:
-            self._support = own
-        return copied
+    def fit_names(self, features: Tensor, labels: Tensor) -> None:
+        """Take the features of the classes' words; gradients flow through them."""
+        super().fit_names(features, labels)
+        if self.uses_names:
+            self._names.value = mean_by_class(features, labels, self._number_of_classes())
+            self.name_features = self._names.value.detach()
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
-        """Average the support set's features by class; gradients flow through the averages."""
-        sums, counts = self._support = self._class_sums(features, self._checked_support(features, labels))
+        """Average the support set's features by class; gradients flow through the averages.
+
+        With names there may be classes without an example, or no example at all: ``[0, d_o]``.
+        """
+        number = self._number_of_classes()
+        if self.uses_names and len(labels) == 0:
+            self._support_labels = labels.long()
+        elif self.uses_names:
+            self._support_labels = checked_labels(features, labels, number)
+        else:
+            self._support_labels = self._checked_support(features, labels)
+        sums, counts = self._support.value = self._class_sums(features, self._support_labels)
         # What state_dict saves; the averages above carry gradients.
         self.feature_sum, self.feature_count = sums.detach(), counts.detach()
         self.seen_this_round = torch.ones_like(counts, dtype=torch.bool)
 
     def detach_fit(self) -> None:
         """Keep the averages, but let no gradient flow through them from here on."""
-        if self._support is not None:
-            sums, counts = self._support
-            self._support = sums.detach(), counts.detach()
+        if self._support.value is not None:
+            sums, counts = self._support.value
+            self._support.value = sums.detach(), counts.detach()
+        if self._names.value is not None:
+            self._names.value = self._names.value.detach()
+
+    def _number_of_classes(self) -> int:
+        if self.num_classes is None:
+            raise VerbalizerError("RepVerbalizer does not know its classes: give classes, or call begin_task.")
+        return int(self.num_classes)
 
     def _class_sums(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         members = F.one_hot(labels, self.num_classes).to(features.dtype)  # [n, C]
@@ -125,9 +204,7 @@ class RepVerbalizer(MixedVerbalizer):
 
     def _observe(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Add a labelled training batch to the averages; the batch's own share carries gradients."""
-        if self.num_classes is None:
-            raise VerbalizerError("RepVerbalizer does not know its classes: give classes, or call begin_task.")
-        sums, counts = self._class_sums(features, checked_labels(features, labels, self.num_classes))
+        sums, counts = self._class_sums(features, checked_labels(features, labels, self._number_of_classes()))
         if self.feature_sum is None or self.feature_count is None or self.seen_this_round is None:
             self.feature_sum, self.feature_count = torch.zeros_like(sums), torch.zeros_like(counts)
             self.seen_this_round = torch.zeros_like(counts, dtype=torch.bool)
@@ -154,57 +231,102 @@ class RepVerbalizer(MixedVerbalizer):
     ) -> Tensor:
         """Log-probabilities ``[B, C]``; a labelled batch in training mode is learned from on the way."""
         features = outputs if isinstance(outputs, Tensor) else outputs[0]
-        learns = self.training and self._support is None and batch is not None and "label" in batch
+        learns = self.training and self._support.value is None and batch is not None and "label" in batch
         if not learns or features.dim() != 2:
             return super().process_outputs(outputs, batch, **kwargs)
         assert batch is not None  # noqa: S101 - for the type checker
-        self._support = self._observe(features, batch["label"])
+        self._support.value = self._observe(features, batch["label"])
         try:
             return super().process_outputs(outputs, batch, **kwargs)
         finally:
-            self._support = None
+            self._support.value = None
 
     def soft_log_probabilities(self, features: Tensor) -> Tensor:
         """``softmax(ρ · similarity)`` in log space, ``[B, C]``."""
         sums, counts = self._statistics()
-        label_embeddings = sums / counts.clamp_min(1e-12).unsqueeze(-1)
+        for _ in range(self.assignment_rounds):
+            shares = self._scores(features, sums, counts, self.assignment_temperature).softmax(dim=-1)  # [B, C]
+            own, number = self._statistics()
+            sums, counts = own + shares.T @ features, number + shares.sum(dim=0)
+        return self._scores(features, sums, counts, self.temperature).log_softmax(dim=-1)
+
+    def _scores(self, features: Tensor, sums: Tensor, counts: Tensor, temperature: float | Tensor) -> Tensor:
+        """``ρ · similarity`` with label embeddings, ``[B, C]``; minus infinity for a class that has none."""
         centre = self._centre(features, sums, counts)
-        label_embeddings, features = label_embeddings - centre, features - centre
+        label_embeddings = _means(sums, counts) - centre
+        scores = temperature * self._similarity(features - centre, label_embeddings)
+        return scores.masked_fill(counts == 0, -torch.inf)
+
+    def _similarity(self, features: Tensor, label_embeddings: Tensor) -> Tensor:
+        """Of features ``[B, d_o]`` with label embeddings: ``[C, d_o]`` for all, or ``[B, 1, d_o]``, one for each."""
         if self.similarity == "cosine":
-            similarity = F.normalize(features, dim=-1) @ F.normalize(label_embeddings, dim=-1).T
-        else:
-            squared = (features.unsqueeze(1) - label_embeddings.unsqueeze(0)).square().sum(dim=-1)
-            # A lone support text is its own label embedding: the root's slope at 0 must not become NaN.
-            similarity = -squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
-        scores = (self.temperature * similarity).masked_fill(counts == 0, -torch.inf)
-        return scores.log_softmax(dim=-1)
+            directions = F.normalize(label_embeddings, dim=-1)
+            if directions.dim() == 2:
+                return F.normalize(features, dim=-1) @ directions.T
+            return (F.normalize(features, dim=-1).unsqueeze(1) * directions).sum(dim=-1)
+        all_of_them = label_embeddings.unsqueeze(0) if label_embeddings.dim() == 2 else label_embeddings
+        squared = (features.unsqueeze(1) - all_of_them).square().sum(dim=-1)
+        # A lone support text is its own label embedding: the root's slope at 0 must not become NaN.
+        return -squared.clamp_min(torch.finfo(squared.dtype).tiny).sqrt()
 
     def support_log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
-        """With :attr:`inner_temperature`, if there is one."""
-        if self.inner_temperature is None:
-            return super().support_log_probabilities(features, logits)
-        outer, self.temperature = self.temperature, self.inner_temperature
-        try:
-            return super().support_log_probabilities(features, logits)
-        finally:
-            self.temperature = outer
+        """With :attr:`inner_temperature` and :attr:`leave_one_out`, if there are."""
+        return self._mixed(lambda: self._soft_support_log_probabilities(features), features, logits)
+
+    def _soft_support_log_probabilities(self, features: Tensor) -> Tensor:
+        temperature = self.temperature if self.inner_temperature is None else self.inner_temperature
+        sums, counts = self._statistics()
+        scores = self._scores(features, sums, counts, temperature)
+        if self.leave_one_out and self._support_labels is not None:
+            scores = self._without_itself(scores, features, sums, counts, temperature)
+        return scores.log_softmax(dim=-1)
+
+    def _without_itself(
+        self, scores: Tensor, features: Tensor, sums: Tensor, counts: Tensor, temperature: float | Tensor
+    ) -> Tensor:
+        """The scores with each support text compared with its own class as the others have it."""
+        labels = self._support_labels
+        assert labels is not None  # noqa: S101 - for the type checker
+        others = counts[labels] - 1  # [n]; names may leave a part of an example
+        alone = others <= 1e-6
+        kept = torch.where(alone.unsqueeze(-1), sums[labels], sums[labels] - features)
+        number = torch.where(alone, counts[labels], others)
+        centre = self._centre(features, sums, counts)
+        own = _means(kept, number) - centre  # [n, d_o]
+        compared = temperature * self._similarity(features - centre, own.unsqueeze(1))  # [n, 1]
+        return scores.scatter(1, labels.unsqueeze(1), compared)
 
     @property
     def label_embeddings(self) -> Tensor:
         """v_y for each class, ``[C, d_o]``, before any centring."""
-        sums, counts = self._statistics()
-        return sums / counts.clamp_min(1e-12).unsqueeze(-1)
+        return _means(*self._statistics())
 
     def _statistics(self) -> tuple[Tensor, Tensor]:
-        if self._support is not None:
-            return self._support
+        """What label embeddings are means of, names included: sums ``[C, d_o]`` and numbers ``[C]``."""
+        if not self.uses_names:
+            return self._examples()
+        names = self.name_features if self._names.value is None else self._names.value
+        if names is None:
+            raise VerbalizerError(
+                "name_weight is above 0, but the names of the classes have not been read: call fit_names with their "
+                "features, or read_names_with(model, label_words) once in an OpenPrompt script."
+            )
+        if self._support.value is None and self.feature_sum is None:  # no example of any class
+            sums, counts = torch.zeros_like(names), names.new_zeros(len(names))
+        else:
+            sums, counts = self._examples()
+        return sums + self.name_weight * names, counts + self.name_weight
+
+    def _examples(self) -> tuple[Tensor, Tensor]:
+        if self._support.value is not None:
+            return self._support.value
         if self.feature_sum is None or self.feature_count is None:
             raise VerbalizerError(
                 "RepVerbalizer has seen no labelled example yet. Call fit_support, or run labelled batches "
                 "through the model in training mode before evaluating."
             )
         missing = (self.feature_count == 0).nonzero().flatten().tolist()
-        if missing:
+        if missing and not self.uses_names:
             raise VerbalizerError(
                 f"No training example of class {self._class_names(missing)} has come by. Each class needs at "
                 "least one before evaluation."
@@ -220,7 +342,11 @@ class RepVerbalizer(MixedVerbalizer):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         # Buffers without a size yet take that of the saved ones; those not saved were empty.
-        for name in ("feature_sum", "feature_count", "seen_this_round"):
+        for name in _BUFFERS:
             saved = state_dict.get(prefix + name)
             setattr(self, name, None if saved is None else torch.empty_like(saved))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _means(sums: Tensor, counts: Tensor) -> Tensor:
+    return sums / counts.clamp_min(1e-12).unsqueeze(-1)

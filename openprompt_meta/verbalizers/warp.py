@@ -34,6 +34,8 @@ class WarpVerbalizer(MixedVerbalizer):
         mix_lambda: λ; below 1 hand-crafted label words contribute.
         label_words: words of the classes, if they are needed.
         aggregation: see :class:`~openprompt_meta.prompts.ManualVerbalizer`.
+        words_read_by: see :class:`~openprompt_meta.RepVerbalizer`.
+        learn: ``["mix_lambda"]`` to learn λ across tasks.
         feature_size: d_o, if the template reads more than one hidden state (``template.feature_size``).
     """
 
@@ -49,9 +51,13 @@ class WarpVerbalizer(MixedVerbalizer):
         mix_lambda: float = 1.0,
         label_words: LabelWords | None = None,
         aggregation: str = "logits",
+        words_read_by: str = "head",
+        learn: Sequence[str] = (),
         feature_size: int | None = None,
     ) -> None:
-        super().__init__(tokenizer, model, classes, num_classes, label_words, mix_lambda, aggregation)
+        super().__init__(
+            tokenizer, model, classes, num_classes, label_words, mix_lambda, aggregation, words_read_by, learn
+        )
         self.init_std = init_std
         self.fit_steps = fit_steps
         self.fit_lr = fit_lr

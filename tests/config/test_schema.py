@@ -67,9 +67,10 @@ def test_a_section_has_the_defaults_of_its_class(section: str) -> None:
         if name in DECIDED.get(section, ()):
             assert defaults[name] is None
         elif name in defaults:
-            assert defaults[name] == field.default
+            default = field.get_default(call_default_factory=True)
+            assert defaults[name] == (tuple(default) if isinstance(default, list) else default)
             checked += 1
-    assert checked >= 2
+    assert checked >= 1
 
 
 @pytest.mark.parametrize(

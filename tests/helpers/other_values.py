@@ -23,10 +23,18 @@ _GIVEN: dict[str, Any] = {
     "prompt_pool_template.text": '{"pool"} {"placeholder": "text_a"} is {"mask"}',
     "run.seeds": [3, 4],
     "run.device": "cpu",
+    "rep_verbalizer.learn": ["temperature"],
+    "warp_verbalizer.learn": ["mix_lambda"],
+    "dart_verbalizer.learn": ["mix_lambda"],
+    "proto_verbalizer.learn": ["mix_lambda"],
 }
 
 _COMPANIONS: dict[str, dict[str, Any]] = {
     "dataset.splits": {"dataset.split_counts": [20, 8, 7]},
+    **{
+        f"{name}.learn": {f"{name}.mix_lambda": 0.5}
+        for name in ("warp_verbalizer", "dart_verbalizer", "proto_verbalizer")
+    },
 }
 
 
