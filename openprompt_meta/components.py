@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from openprompt_meta.compat.versions import entry_points_of
 from openprompt_meta.sections import Problem, Section
@@ -46,7 +46,7 @@ _OURS: Mapping[Kind, str] = {
     "verbalizers": "openprompt_meta.verbalizers.declarations:VERBALIZERS",
     "methods": "openprompt_meta.methods.declarations:METHODS",
     "meta_learners": "openprompt_meta.learners.declarations:META_LEARNERS",
-    "readers": "openprompt_meta.data.readers.declarations:READERS",
+    "readers": "openprompt_meta.data.readers:READERS",
     "figures": "openprompt_meta.report.figures:FIGURES",
 }
 
@@ -171,23 +171,17 @@ class MetaLearnerDeclaration(Declaration):
     second_order: bool = True
 
 
-class Recognises(Protocol):
-    """Whether a reader understands what stands at a path."""
-
-    def __call__(self, path: Path) -> bool:
-        """Look at the path, and at no more of it than is needed."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReaderDeclaration(Declaration):
     """A reader of labelled texts, by its name in ``dataset.format``: a function from a ``Source`` to ``Records``.
 
     Attributes:
-        recognises: for ``dataset.format: auto``; a reader without is used by name only.
+        recognises: whether it understands what stands at a path, for ``dataset.format: auto``; one without is used by
+            name only.
         by_name: whether it finds a data set by ``dataset.name`` alone, as on a hub; the others need a path.
     """
 
-    recognises: Recognises | None = None
+    recognises: Callable[[Path], bool] | None = None
     by_name: bool = False
 
 

@@ -1,10 +1,11 @@
-"""Files written whole or not at all, folders too, and files read within limits."""
+"""Files written whole or not at all, folders too; files read within limits; untrusted JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import re
 import secrets
@@ -12,15 +13,20 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from filelock import lock_descriptor
+
+from openprompt_meta.errors import DataError, OpenPromptMetaError
 
 __all__ = [
     "atomic_writer",
     "folder_writer",
     "leftovers_beside",
+    "parse_json",
+    "read_json",
     "read_limited",
+    "read_text",
     "remove_leftovers",
     "write_atomic",
     "write_together",
@@ -125,6 +131,30 @@ def read_limited(path: str | os.PathLike[str], limit: int | None = None) -> byte
         os.close(descriptor)
 
 
+def read_text(path: Path, limit: int, error: type[OpenPromptMetaError]) -> str:
+    """The text of a file of settings, of at most ``limit`` bytes, in UTF-8.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OpenPromptMetaError: it cannot be read as that; the error given, with the file and, where it can, the line.
+    """
+    try:
+        content = read_limited(path, limit + 1)
+    except FileNotFoundError:
+        raise
+    except IsADirectoryError:
+        raise error(f"{path} is a folder, expected a file.") from None
+    except (OSError, ValueError) as reason:  # ValueError: a zero byte in the name
+        raise error(f"{path} cannot be read: {reason}.") from None
+    if len(content) > limit:
+        raise error(f"{path} is larger than {limit:,} bytes, too large for what it should hold.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as reason:
+        line = content.count(b"\n", 0, reason.start) + 1
+        raise error(f"{path}, line {line}: the file is not UTF-8 ({reason.reason}). Save it as UTF-8.") from None
+
+
 def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
     """Remove what writers that were killed have left in ``folder``, and say what.
 
@@ -158,10 +188,14 @@ def _reads_as(expected: bytes, path: str | os.PathLike[str]) -> Check:
     return check
 
 
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+
+
 def _new_file(target: Path) -> tuple[int, Path]:
     """A new file beside ``target``, open and locked."""
     while True:
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+        temporary = _temporary_name(target)
         # os.open and not tempfile: the finished file then has the permissions that the user's umask asks for.
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
         if not _HAS_LOCKS:
@@ -175,12 +209,15 @@ def _new_file(target: Path) -> tuple[int, Path]:
 
 
 def _remove_unless_held(path: Path) -> bool:
+    """Remove a file or a folder that no writer has locked."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        held = not lock_descriptor(descriptor, blocking=False)
-        if not held:
+        free = lock_descriptor(descriptor, blocking=False)
+        if free and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif free:
             path.unlink()
-        return not held
+        return free
     finally:
         os.close(descriptor)
 
@@ -202,8 +239,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 # -- Writing a folder whole or not at all: it is filled under another name and then takes the place of the old one ----
-
-_SUFFIX = ".part"
 
 
 @contextlib.contextmanager
@@ -236,7 +271,7 @@ def folder_writer(target: str | os.PathLike[str]) -> Iterator[Path]:
 def leftovers_beside(target: str | os.PathLike[str]) -> list[Path]:
     """What writers of ``target`` that were killed have left beside it."""
     final = Path(os.path.realpath(target))
-    name = re.compile(rf"\.{re.escape(final.name)}\.[0-9a-f]{{12}}{re.escape(_SUFFIX)}")
+    name = re.compile(rf"\.{re.escape(final.name)}\.[0-9a-f]{{12}}\.part")
     with contextlib.suppress(OSError):
         return sorted(path for path in final.parent.iterdir() if name.fullmatch(path.name) and path.is_dir())
     return []
@@ -245,7 +280,7 @@ def leftovers_beside(target: str | os.PathLike[str]) -> list[Path]:
 def _new_folder(final: Path) -> tuple[Path, int | None]:
     """A new folder beside ``final``, and the lock that tells it from one that was left behind."""
     while True:
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(6)}{_SUFFIX}")
+        temporary = _temporary_name(final)
         temporary.mkdir()
         if not _HAS_LOCKS:
             return temporary, None
@@ -263,12 +298,7 @@ def _clear_leftovers(final: Path) -> None:
         return
     for path in leftovers_beside(final):
         with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                if lock_descriptor(lock, blocking=False):
-                    shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
+            _remove_unless_held(path)
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
@@ -282,7 +312,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
 
 
 def _replace_in_two_steps(temporary: Path, final: Path) -> None:
-    old = final.with_name(f".{final.name}.{secrets.token_hex(6)}{_SUFFIX}")
+    old = _temporary_name(final)
     os.rename(final, old)
     try:
         os.rename(temporary, final)
@@ -301,3 +331,45 @@ def _exchange(one: Path, other: Path) -> None:
     if rename(here, os.fsencode(one), here, os.fsencode(other), exchange) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), os.fspath(other))
+
+
+# -- untrusted JSON: what the standard allows, every key once, and a reason in words for everything else --------------
+
+_MAX_BYTES = 50_000_000  # the longest file of ours has ten thousand
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file of settings.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DataError: it cannot be read, or is no JSON; it names the file and, where it can, the line.
+    """
+    text = read_text(path, _MAX_BYTES, DataError)
+    return parse_json(text.removeprefix("\ufeff"), str(path))
+
+
+def parse_json(text: str, where: str, line: int = 1) -> Any:
+    """The value that ``text`` is. :class:`DataError` names ``where`` and the line, the first of which is ``line``."""
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        place = f"line {line + error.lineno - 1}, column {error.colno}"
+        raise DataError(f"{where}, {place}: not JSON: {error.msg}.") from None
+    except RecursionError:
+        raise DataError(f"{where}, line {line}: JSON nested too deeply.") from None
+    except ValueError as error:  # of the two functions below, or a number of more digits than Python converts
+        raise DataError(f"{where}, line {line}: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:80]!r} is given twice in one object. Keep one of them.")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON. Leave the value out, or put it into quotes.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from openprompt.data_utils import PROCESSORS
 from openprompt.plms import _MODEL_CLASSES, ModelClass
 from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
@@ -9,22 +11,10 @@ from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
 from openprompt_meta.components import verbalizers
 from openprompt_meta.encoder.loading import load_model, load_model_config, load_tokenizer
 from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
-from openprompt_meta.openprompt_runs.processor import PROCESSOR_CLASSES
+from openprompt_meta.openprompt_runs.run import PROCESSOR_CLASSES
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["register"]
-
-
-class _Config:
-    from_pretrained = staticmethod(load_model_config)
-
-
-class _Tokenizer:
-    from_pretrained = staticmethod(load_tokenizer)
-
-
-class _Model:
-    from_pretrained = staticmethod(load_model)
 
 
 def register() -> None:
@@ -37,6 +27,9 @@ def register() -> None:
     VERBALIZER_CLASS.update({name: declaration.load() for name, declaration in verbalizers().items()})
     # OpenPrompt asks each of three classes in turn; the table's types are whatever has a from_pretrained.
     _MODEL_CLASSES["mlm"] = ModelClass(
-        config=_Config, tokenizer=_Tokenizer, model=_Model, wrapper=MaskedLMTokenizerWrapper
+        config=SimpleNamespace(from_pretrained=load_model_config),
+        tokenizer=SimpleNamespace(from_pretrained=load_tokenizer),
+        model=SimpleNamespace(from_pretrained=load_model),
+        wrapper=MaskedLMTokenizerWrapper,
     )
     PROCESSORS.update(PROCESSOR_CLASSES)

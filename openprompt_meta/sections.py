@@ -29,7 +29,6 @@ from openprompt_meta.errors import did_you_mean
 __all__ = [
     "Choice",
     "Count",
-    "Flag",
     "LearningRate",
     "NonNegative",
     "Positive",
@@ -42,6 +41,7 @@ __all__ = [
     "Whole",
     "choices",
     "expectation",
+    "from_exponent",
     "is_text",
     "mismatch",
     "show",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 # YAML 1.1, which PyYAML reads, has no float without a point: 1e-3 arrives as text.
-_EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 # A zero byte, which no path may hold, and halves of characters, which cannot be written as UTF-8.
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")
 # What the tensors that a number ends in can hold.
@@ -109,7 +109,8 @@ def _within_float32(number: float) -> float:
     return number
 
 
-def _from_exponent(value: object) -> object:
+def from_exponent(value: object) -> object:
+    """``1e-3`` as the number that people mean; anything else as it is."""
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
@@ -119,10 +120,9 @@ def _usable(text: str) -> str:
     return text
 
 
-Flag = bool
 Text = Annotated[str, AfterValidator(_usable)]
 Whole = Annotated[int, AfterValidator(_within_int64)]
-_Number = Annotated[float, BeforeValidator(_from_exponent), AfterValidator(_within_float32)]
+_Number = Annotated[float, BeforeValidator(from_exponent), AfterValidator(_within_float32)]
 Count = Annotated[Whole, Ge(1)]
 Steps = Annotated[Whole, Ge(0)]
 Seed = Annotated[Whole, Ge(0), Le(2**32 - 1)]  # what numpy and torch both take

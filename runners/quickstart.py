@@ -8,8 +8,7 @@ import sys
 import time
 
 from openprompt_meta.cli import exit_code_of
-from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.shipped import shipped_yamls
+from openprompt_meta.config.loading import load_config, shipped_yamls
 from openprompt_meta.config.writing import to_yaml
 
 

@@ -19,7 +19,7 @@ from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.data.readers.files import TABLE_SUFFIXES
 from openprompt_meta.data.readers.records import column_of
 from openprompt_meta.errors import DataError
-from openprompt_meta.json_files import parse_json
+from openprompt_meta.files import parse_json
 
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from openprompt_meta.classifier.adaptation import Adapted
 from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.classifier.pretrained import MetaLearned
-from openprompt_meta.data.label_words import words_of_class_name
+from openprompt_meta.data.classes import words_of_class_name
 
 __all__ = ["FittedTask", "words_of"]
 

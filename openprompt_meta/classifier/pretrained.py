@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from openprompt_meta.classifier.base_model import BaseModel, load_base_model
-from openprompt_meta.config.keys import key_at
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, key_at
 from openprompt_meta.errors import (
     CheckpointError,
     ConfigError,

@@ -119,7 +119,7 @@ def _add_common(parser: argparse.ArgumentParser, run: Any, json_help: str = "pri
 def _fit(options: argparse.Namespace) -> int:
     from openprompt_meta.classifier.files import as_labels_of, read_labelled
     from openprompt_meta.classifier.prediction import score_on
-    from openprompt_meta.data.label_words import read_label_words
+    from openprompt_meta.data.classes import read_label_words
 
     # Files first: their errors are quick, the model's loading is not.
     texts, labels = read_labelled(options.data, options.text_column, options.label_column)

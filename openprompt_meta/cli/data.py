@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from openprompt_meta.components import readers
+from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.data.checks import DROPPABLE, ERRORS, CheckReport, check, dropped
 from openprompt_meta.data.downloading import AUTHORS_FILES, download
-from openprompt_meta.data.facts import KNOWN_SETS, facts_of
+from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import (
     as_found,
     choose_splits,
     mismatches,
+    read_records,
     with_label_words,
     word_sources,
 )
 from openprompt_meta.data.readers.files import DEMO, read_layout
-from openprompt_meta.data.readers.find import read_records
 from openprompt_meta.data.readers.records import Source
 from openprompt_meta.errors import DataError
 
@@ -93,7 +94,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="fetch the authors' file of a data set, verified by checksum",
         description="Fetch the authors' files, verified by checksum. A broken download leaves nothing behind.",
     )
-    fetching.add_argument("names", nargs="+", choices=KNOWN_SETS, metavar="NAME", help=", ".join(KNOWN_SETS))
+    fetching.add_argument("names", nargs="+", choices=KNOWN_DATASETS, metavar="NAME", help=", ".join(KNOWN_DATASETS))
     fetching.add_argument("--to", default="data", metavar="DIR", help="folder to put it into (default: %(default)s)")
     fetching.add_argument(
         "--base-url", default=AUTHORS_FILES, metavar="URL", help="a mirror of the authors' data folder"
@@ -107,7 +108,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run_list(options: argparse.Namespace) -> int:
     """Print the six sets and the demo."""
-    entries = [_demo_entry(), *map(_known_entry, KNOWN_SETS)]
+    entries = [_demo_entry(), *map(_known_entry, KNOWN_DATASETS)]
     if options.json:
         print(json.dumps([entry._asdict() for entry in entries], indent=2, ensure_ascii=False))
         return 0
@@ -131,16 +132,15 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_check(options: argparse.Namespace) -> int:
     """Print the report on a data set; 1 if it has errors that are not allowed."""
-    records = read_records(
-        options.source,
-        format=options.format,
+    source = Source(
+        where=options.source,
         name=options.name,
-        root=options.root,
         text_column=options.text_column,
         label_column=options.label_column,
         config=options.config,
         drop_empty="empty" in options.drop,
     )
+    records = read_records(source, format=options.format, root=options.root)
     as_files = options.split == "default"
     try:
         dataset = choose_splits(records, options.split, counts=options.counts, seed=options.seed)
@@ -208,7 +208,7 @@ def _known_entry(name: str) -> _Entry:
     return _Entry(
         name=name,
         title=facts.title,
-        classes=[len(classes) for _, classes in facts.split("authors").items()],
+        classes=[len(classes) for _, classes in facts.splits["authors"].items()],
         samples=facts.samples,
         words_a_text=facts.words_a_text,
         class_lists=list(facts.splits),

@@ -43,7 +43,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _list_yamls(_: argparse.Namespace) -> int:
-    from openprompt_meta.config.shipped import shipped_yamls
+    from openprompt_meta.config.loading import shipped_yamls
 
     files = shipped_yamls()
     width = max(map(len, files), default=0)
@@ -54,8 +54,7 @@ def _list_yamls(_: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from openprompt_meta.config.loading import load_config
-    from openprompt_meta.config.shipped import find_yaml
+    from openprompt_meta.config.loading import find_yaml, load_config
 
     yaml = find_yaml(options.yaml)
     config = load_config(yaml, options.overrides)

@@ -1,66 +1,97 @@
-"""Gives OpenPrompt 1.0.1 the names that it imports from transformers and the installed version lacks."""
+"""Gives OpenPrompt 1.0.1 what it needs of transformers and the installed version lacks: names, and special tokens."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from openprompt_meta.compat.versions import require
 
-__all__ = ["bridge_transformers", "bridged_names"]
+__all__ = [
+    "add_special_tokens",
+    "bridge_transformers",
+    "bridged_names",
+    "mend_tokenizer_wrapper",
+    "special_token_ids",
+]
 
 logger = logging.getLogger(__name__)
 
 _bridged: list[str] = []
 
 
-@dataclass(frozen=True)
-class _Need:
-    """One name that OpenPrompt imports, and where to get an equal if it is gone."""
-
-    module: str
-    name: str
-    provide: Callable[[], Any]
-
-
 def _attribute(module: str, name: str) -> Callable[[], Any]:
     return lambda: getattr(importlib.import_module(module), name)
 
 
-_STAND_INS = "openprompt_meta.compat.stand_ins"
+def _adamw() -> type[Any]:
+    from torch.optim import AdamW as TorchAdamW  # not before torch is known to be installed
 
-_NEEDS = (
-    _Need(
-        "transformers.generation_utils",
-        "GenerationMixin",
-        _attribute("transformers.generation", "GenerationMixin"),
-    ),
-    _Need("transformers", "AdamW", _attribute(_STAND_INS, "AdamW")),
-    _Need("transformers.file_utils", "ModelOutput", _attribute("transformers.utils", "ModelOutput")),
-    _Need(
-        "transformers.tokenization_utils",
-        "PreTrainedTokenizer",
-        _attribute("transformers", "PreTrainedTokenizer"),
-    ),
-    _Need(
-        "transformers.tokenization_utils",
-        "SPECIAL_TOKENS_MAP_FILE",
-        _attribute(_STAND_INS, "SPECIAL_TOKENS_MAP_FILE"),
-    ),
-    _Need("transformers.data.processors.utils", "InputExample", _attribute(_STAND_INS, "InputExample")),
-    _Need("transformers.data.processors.utils", "InputFeatures", _attribute(_STAND_INS, "InputFeatures")),
+    class AdamW(TorchAdamW):
+        """torch's AdamW with the defaults of the class that transformers dropped.
+
+        OpenPrompt's runner leaves them to the class; with torch's own, its verbalizers would suddenly decay.
+        """
+
+        def __init__(
+            self,
+            params: Iterable[Any],
+            lr: float = 1e-3,
+            betas: tuple[float, float] = (0.9, 0.999),
+            eps: float = 1e-6,
+            weight_decay: float = 0.0,
+            correct_bias: bool = True,
+            no_deprecation_warning: bool = True,
+        ) -> None:
+            if not correct_bias:
+                raise NotImplementedError(
+                    "AdamW(correct_bias=False) went away with transformers.AdamW; use correct_bias=True, "
+                    "or a transformers below 4.50"
+                )
+            del no_deprecation_warning  # accepted because callers of the old class pass it
+            super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+    return AdamW
+
+
+@dataclass
+class _InputExample:
+    """The fields of ``transformers.data.processors.utils.InputExample``; OpenPrompt annotates with it."""
+
+    guid: str
+    text_a: str
+    text_b: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class _InputFeatures:
+    """The fields of ``transformers.data.processors.utils.InputFeatures``; OpenPrompt annotates with it."""
+
+    input_ids: list[int]
+    attention_mask: list[int] | None = None
+    token_type_ids: list[int] | None = None
+    label: int | float | None = None
+
+
+# Each name that OpenPrompt imports, and where to get an equal if it is gone.
+_NEEDS: Mapping[tuple[str, str], Callable[[], Any]] = {
+    ("transformers.generation_utils", "GenerationMixin"): _attribute("transformers.generation", "GenerationMixin"),
+    ("transformers", "AdamW"): _adamw,
+    ("transformers.file_utils", "ModelOutput"): _attribute("transformers.utils", "ModelOutput"),
+    ("transformers.tokenization_utils", "PreTrainedTokenizer"): _attribute("transformers", "PreTrainedTokenizer"),
+    ("transformers.tokenization_utils", "SPECIAL_TOKENS_MAP_FILE"): lambda: "special_tokens_map.json",
+    ("transformers.data.processors.utils", "InputExample"): lambda: _InputExample,
+    ("transformers.data.processors.utils", "InputFeatures"): lambda: _InputFeatures,
     # OpenPrompt only annotates with this one, which transformers keeps for installations without torch.
-    _Need(
-        "transformers.utils.dummy_pt_objects",
-        "PreTrainedModel",
-        _attribute("transformers", "PreTrainedModel"),
-    ),
-)
+    ("transformers.utils.dummy_pt_objects", "PreTrainedModel"): _attribute("transformers", "PreTrainedModel"),
+}
 
 
 def bridge_transformers() -> tuple[str, ...]:
@@ -79,10 +110,10 @@ def bridge_transformers() -> tuple[str, ...]:
     # Importing processing_utils executes transformers' __init__ a second time and replaces the module: what
     # was set on the first one would be lost.
     importlib.import_module("transformers.processing_utils")
-    for need in _NEEDS:
-        if not _has(need.module, need.name):
-            setattr(_module(need.module), need.name, need.provide())
-            _bridged.append(f"{need.module}.{need.name}")
+    for (module, name), provide in _NEEDS.items():
+        if not _has(module, name):
+            setattr(_module(module), name, provide())
+            _bridged.append(f"{module}.{name}")
             logger.debug("bridged %s", _bridged[-1])
     return bridged_names()
 
@@ -116,3 +147,84 @@ def _module(name: str) -> ModuleType:
         setattr(_module(parent), child, module)
         sys.modules[name] = module
         return module
+
+
+# -- special tokens around a wrapped example, for tokenizers without the methods that OpenPrompt calls ----------------
+
+logger = logging.getLogger(__name__)
+
+# What OpenPrompt writes at special positions: soft tokens are numbered from 1, so 0 is "none"; everywhere
+# else -100 is the value that losses ignore.
+_FILL_SOFT = 0
+_FILL_OTHER = -100
+
+_cache: WeakKeyDictionary[Any, tuple[list[int], list[int]]] = WeakKeyDictionary()
+
+
+def special_token_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The ids that ``tokenizer`` puts before and after a single text, e.g. ``([cls], [sep])``.
+
+    They are read off an encoded mask token, because that is one token in every masked language model; a
+    tokenizer without one (T5, GPT-2) is asked with a letter. Kept per tokenizer.
+    """
+    if tokenizer not in _cache:
+        probe = tokenizer.mask_token or "a"
+        plain = list(tokenizer.encode(probe, add_special_tokens=False))
+        full = list(tokenizer.encode(probe, add_special_tokens=True))
+        start = _find(plain, full)
+        _cache[tokenizer] = full[:start], full[start + len(plain) :]
+    return _cache[tokenizer]
+
+
+def add_special_tokens(wrapper: Any, encoder_inputs: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """What ``TokenizerWrapper.add_special_tokens`` does, for any tokenizer of any supported transformers.
+
+    Args:
+        wrapper: An OpenPrompt tokenizer wrapper; only its ``tokenizer`` is used.
+        encoder_inputs: ``input_ids`` and any number of keys aligned with it, all without special tokens.
+
+    Returns:
+        The same keys with special positions added: their ids in ``input_ids``, 0 in ``soft_token_ids``, -100
+        in every other key. The argument is left as it was.
+    """
+    prefix, suffix = special_token_ids(wrapper.tokenizer)
+    outputs: dict[str, list[int]] = {}
+    for key, values in encoder_inputs.items():
+        if key == "input_ids":
+            outputs[key] = [*prefix, *values, *suffix]
+        else:
+            fill = _FILL_SOFT if key == "soft_token_ids" else _FILL_OTHER
+            outputs[key] = [*[fill] * len(prefix), *values, *[fill] * len(suffix)]
+    return outputs
+
+
+def mend_tokenizer_wrapper() -> tuple[str, ...]:
+    """Put :func:`add_special_tokens` on OpenPrompt's tokenizer wrappers if this transformers needs it.
+
+    The stock method calls ``build_inputs_with_special_tokens``, which tokenizers lost in transformers 5.
+    Where they have it, and where somebody else has replaced the stock method already, nothing is touched.
+
+    Returns:
+        The name of the method if it has been replaced by ours (now or earlier), else nothing.
+    """
+    from openprompt.plms.utils import TokenizerWrapper
+    from transformers import PreTrainedTokenizerBase
+
+    name = "openprompt.plms.utils.TokenizerWrapper.add_special_tokens"
+    current = TokenizerWrapper.add_special_tokens
+    if current is add_special_tokens:
+        return (name,)
+    is_stock = getattr(current, "__module__", None) == TokenizerWrapper.__module__
+    if hasattr(PreTrainedTokenizerBase, "build_inputs_with_special_tokens") or not is_stock:
+        return ()
+    TokenizerWrapper.add_special_tokens = add_special_tokens
+    logger.debug("replaced %s", name)
+    return (name,)
+
+
+def _find(part: list[int], whole: list[int]) -> int:
+    """Where ``part`` begins in ``whole``."""
+    for start in range(len(whole) - len(part) + 1):
+        if whole[start : start + len(part)] == part:
+            return start
+    raise ValueError(f"the tokenizer encodes a text as {part}, but with special tokens as {whole}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from packaging.version import Version
 
+from openprompt_meta.compat.bridge import bridged_names, mend_tokenizer_wrapper
+from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.compat.versions import (
     PYTHON,
     REQUIREMENTS,
@@ -104,14 +108,12 @@ def examine() -> Report:
     # above.
     needed = [r.package for r in REQUIREMENTS.values() if not r.optional and r.package != "learn2learn"]
     if all(by_name[package].ok for package in needed):
-        findings.append(_trial("import openprompt", "openprompt", _import_openprompt))
+        findings.append(_trial("import openprompt", "openprompt", lambda: importlib.import_module("openprompt")))
     if by_name["torch"].ok and by_name["learn2learn"].ok:
-        findings.append(_trial("learn2learn's MAML", "learn2learn", _load_maml))
+        findings.append(_trial("learn2learn's MAML", "learn2learn", load_maml))
     findings.append(_compiler_finding(needed=by_name["learn2learn"].found is None))
 
-    from openprompt_meta.compat.bridge import bridged_names
-
-    return Report(tuple(findings), bridged_names() + _repaired())
+    return Report(tuple(findings), bridged_names() + _mended())
 
 
 def _mark(finding: Finding) -> str:
@@ -133,7 +135,7 @@ def _version_finding(requirement: Requirement, version: Version | None) -> Findi
     )
 
 
-def _trial(name: str, package: str, attempt: Callable[[], None]) -> Finding:
+def _trial(name: str, package: str, attempt: Callable[[], object]) -> Finding:
     try:
         attempt()
     except Exception as error:  # whatever it is, the report has to name it
@@ -144,24 +146,8 @@ def _trial(name: str, package: str, attempt: Callable[[], None]) -> Finding:
     return Finding(name, "works", "works", True, False, "", "tried just now")
 
 
-def _import_openprompt() -> None:
-    import openprompt  # noqa: F401
-
-
-def _load_maml() -> None:
-    from openprompt_meta.compat.maml import load_maml
-
-    load_maml()
-
-
-def _repaired() -> tuple[str, ...]:
-    import sys
-
-    if "openprompt" not in sys.modules:
-        return ()
-    from openprompt_meta.compat.tokenization import mend_tokenizer_wrapper
-
-    return mend_tokenizer_wrapper()
+def _mended() -> tuple[str, ...]:
+    return mend_tokenizer_wrapper() if "openprompt" in sys.modules else ()
 
 
 def _compiler_finding(*, needed: bool) -> Finding:

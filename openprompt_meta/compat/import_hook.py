@@ -10,7 +10,6 @@ order: a program that imports ``openprompt`` first fails before any code of ours
 from __future__ import annotations
 
 import sys
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -53,7 +52,7 @@ def _before() -> None:
 
 
 def _after(*callbacks: Callable[[], None]) -> None:
-    from openprompt_meta.compat.tokenization import mend_tokenizer_wrapper
+    from openprompt_meta.compat.bridge import mend_tokenizer_wrapper
 
     mend_tokenizer_wrapper()
     for callback in callbacks:
@@ -89,8 +88,8 @@ class _Finder(MetaPathFinder):
             if spec is not None:
                 # Without a loader it is a namespace package: some unrelated folder of this name.
                 if spec.loader is not None:
-                    wrapper = _OpenPromptLoader if fullname == _NAME else _UserLoader
-                    spec.loader = wrapper(spec.loader)
+                    execute = _execute_openprompt if fullname == _NAME else _execute_user
+                    spec.loader = _WrappedLoader(spec.loader, execute)
                 return spec
         return None
 
@@ -108,13 +107,14 @@ _finder = _Finder()
 
 
 class _WrappedLoader(Loader):
-    """Does something around the execution of a module.
+    """Has ``execute`` do the execution of a module, with what belongs around it.
 
     That happens here, and not in the finder, because ``importlib.util.find_spec`` only asks.
     """
 
-    def __init__(self, real: Loader) -> None:
+    def __init__(self, real: Loader, execute: Callable[[Loader, ModuleType], None]) -> None:
         self.real = real
+        self.execute = execute
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.real.create_module(spec)
@@ -124,31 +124,25 @@ class _WrappedLoader(Loader):
         module.__loader__ = self.real
         if module.__spec__ is not None:
             module.__spec__.loader = self.real
-        self.execute(module)
-
-    @abstractmethod
-    def execute(self, module: ModuleType) -> None:
-        """Execute the real module, with what belongs around it."""
+        self.execute(self.real, module)
 
 
-class _OpenPromptLoader(_WrappedLoader):
-    def execute(self, module: ModuleType) -> None:
-        _forget_failed_attempt()
-        _before()
-        self.real.exec_module(module)
-        _finder.callbacks_due = True
-        _finder.call_back_if_due()
+def _execute_openprompt(real: Loader, module: ModuleType) -> None:
+    _forget_failed_attempt()
+    _before()
+    real.exec_module(module)
+    _finder.callbacks_due = True
+    _finder.call_back_if_due()
 
 
-class _UserLoader(_WrappedLoader):
-    def execute(self, module: ModuleType) -> None:
-        if _NAME not in sys.modules:
-            from openprompt_meta.compat.versions import require
+def _execute_user(real: Loader, module: ModuleType) -> None:
+    if _NAME not in sys.modules:
+        from openprompt_meta.compat.versions import require
 
-            require(_NAME)
-        _finder.users_in_progress += 1
-        try:
-            self.real.exec_module(module)
-        finally:
-            _finder.users_in_progress -= 1
-        _finder.call_back_if_due()
+        require(_NAME)
+    _finder.users_in_progress += 1
+    try:
+        real.exec_module(module)
+    finally:
+        _finder.users_in_progress -= 1
+    _finder.call_back_if_due()

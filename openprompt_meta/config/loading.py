@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config.keys import key_at
-from openprompt_meta.config.presets import PRESETS, preset
-from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.config.shipped import find_yaml
-from openprompt_meta.config.validation import VERSION_KEY, check_version, config_error, notes, read_mapping
+from openprompt_meta.config.schema import RunConfig, key_at
+from openprompt_meta.config.validation import FILE_KEYS, VERSION_KEY, check_version, config_error, notes, read_mapping
 from openprompt_meta.config.yaml_file import YamlFile, parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
 from openprompt_meta.sections import is_text, show, takes_null
 
-__all__ = ["load_config", "merged", "parse_overrides"]
+__all__ = [
+    "AUTHORS",
+    "PRESETS",
+    "authors",
+    "find_yaml",
+    "load_config",
+    "merged",
+    "parse_overrides",
+    "shipped_yamls",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +54,8 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     changes, problems = parse_overrides(overrides)
     layers.add_overrides(changes)
     problems += layers.problems
-    mapping, origins = layers.merge()
-    config, found = read_mapping(mapping, origins)
+    whole = layers.merge()
+    config, found = read_mapping(whole.content, whole.lines)
     problems += found
     if problems:
         raise config_error(str(path), problems)
@@ -71,22 +79,11 @@ def merged(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-@dataclass(frozen=True)
-class _Layer:
-    content: Mapping[str, Any]
-    origins: Mapping[tuple[str, ...], str]
-
-
-@dataclass(frozen=True)
-class _PresetLayer:
-    name: str
-
-
 class _Layers:
-    """What was read so far, lowest first."""
+    """What was read so far, lowest first: keys and values, or the name of a preset."""
 
     def __init__(self) -> None:
-        self.layers: list[_Layer | _PresetLayer] = []
+        self.layers: list[YamlFile | str] = []
         self.problems: list[str] = []
         self.files = 0
 
@@ -119,30 +116,24 @@ class _Layers:
     def _add(self, content: Mapping[str, Any], file: YamlFile) -> None:
         name = content.get("preset")
         if isinstance(name, str) and name in PRESETS:
-            self.layers.append(_PresetLayer(name))
+            self.layers.append(name)
         elif name is not None:
             near = did_you_mean(name, PRESETS) if isinstance(name, str) else ""
             where = file.lines.get(("preset",), SOURCE)
             self.problems.append(f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({where})")
-        own = {key: value for key, value in content.items() if key not in ("inherit", "preset", VERSION_KEY)}
-        self.layers.append(_Layer(own, file.lines))
+        own = {key: value for key, value in content.items() if key not in (*FILE_KEYS, VERSION_KEY)}
+        self.layers.append(YamlFile(own, file.lines))
 
-    def merge(self) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+    def merge(self) -> YamlFile:
         plain: dict[str, Any] = {}
         for layer in self.layers:
-            if isinstance(layer, _Layer):
+            if isinstance(layer, YamlFile):
                 plain = merged(plain, layer.content)
-        mapping: dict[str, Any] = {}
-        origins: dict[tuple[str, ...], str] = {}
+        whole = YamlFile({})
         for layer in self.layers:
-            if isinstance(layer, _Layer):
-                mapping = merged(mapping, layer.content)
-                origins |= layer.origins
-            else:
-                values = preset(layer.name, plain)
-                mapping = merged(mapping, values)
-                origins |= _preset_origins(values, layer.name)
-        return mapping, origins
+            one = layer if isinstance(layer, YamlFile) else _preset(layer, plain)
+            whole = YamlFile(merged(whole.content, one.content), whole.lines | one.lines)
+        return whole
 
 
 def _real_path(path: Path) -> str:
@@ -158,11 +149,6 @@ def _bases(content: Mapping[str, Any], path: Path) -> list[Path]:
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f"{path}: inherit is {show(given)}, expected a path or a list of paths.")
     return [find_yaml(name, beside=path.parent) for name in names]
-
-
-def _preset_origins(values: Mapping[str, Any], name: str) -> dict[tuple[str, ...], str]:
-    pairs = [(section, key) for section, keys in values.items() if isinstance(keys, dict) for key in keys]
-    return dict.fromkeys(pairs, f"preset {name}")
 
 
 # -- ``key=value`` from the command line: ``meta.shot=1 run.seeds=[0,1,2] verbalizer=warp_verbalizer`` ----------------
@@ -200,3 +186,138 @@ def _value(path: str, text: str) -> Any:
         # A template text opens with a brace, which YAML would take for a mapping.
         return None if takes_null(key.hint) and text in _NULLS else text
     return parse_yaml(text, SOURCE).content
+
+
+# -- the YAMLs that ship, found by name from any folder: hwu64/5shot-minilm is yamls/hwu64/5shot-minilm.yaml ----------
+
+_SUFFIX = ".yaml"
+_OPENPROMPTS_OWN = "openprompt"  # YAMLs of OpenPrompt's form, for runners/run_openprompt.py
+_PACKAGE = Path(__file__).parents[1]
+
+
+def find_yaml(given: str | os.PathLike[str], beside: str | os.PathLike[str] = "") -> Path:
+    """The YAML that ``given`` means: a file if there is one at this path, else what ships under this name.
+
+    Args:
+        given: a path, or a name such as ``hwu64/5shot-minilm``, with or without ``.yaml``.
+        beside: the folder that a relative path starts from; the working directory by default.
+
+    Returns:
+        A path. If neither is there and ``given`` ends as a YAML does, it is the path as given, whose reading fails.
+
+    Raises:
+        ConfigError: for a name without a suffix that is neither, with the nearest ones that ship.
+    """
+    path = Path(beside) / given
+    if os.path.isfile(path):
+        return path
+    name = Path(given).as_posix()
+    shipped = shipped_yamls()
+    found = shipped.get(name.removesuffix(_SUFFIX))
+    if found is not None:
+        return found
+    if os.path.exists(path) or path.suffix or "\0" in name:
+        return path
+    near = " or ".join(map(repr, difflib.get_close_matches(name, shipped, n=3)))
+    raise ConfigError(
+        f"There is no file {path}, and no YAML called {name!r} ships.{f' Did you mean {near}?' if near else ''} "
+        "`openprompt-meta yamls` lists those that do."
+    )
+
+
+@cache
+def shipped_yamls() -> dict[str, Path]:
+    """The file of every YAML that ships, by name, in the order of the names."""
+    folder = _folder()
+    files = {file.relative_to(folder).with_suffix("").as_posix(): file for file in folder.rglob(f"*{_SUFFIX}")}
+    return {name: files[name] for name in sorted(files) if not name.startswith(f"{_OPENPROMPTS_OWN}/")}
+
+
+def _folder() -> Path:
+    """Inside the package when it was installed from a wheel, beside it in a checkout."""
+    inside = _PACKAGE / "yamls"
+    return inside if inside.is_dir() else _PACKAGE.parent / "yamls"
+
+
+# -- presets: named sets of values, read as one more inherited file after the others ----------------------------------
+
+_TEXT = '{{"placeholder": "text_a"}} {{"special": "<sep>"}} {{"pool"}} {{"special": "<cls>"}} {prefix} {{"mask"}}.'
+_INTENTS = ("hwu64", "liu54", "demo")
+
+AUTHORS: Mapping[str, Any] = {
+    "plm": {"dropout": True},
+    "dataset": {"max_seq_length": 220},
+    "prompt_pool_template": {
+        "text": _TEXT.format(prefix="Topic is"),
+        "num_prompts": 8,
+        "prompt_length": 8,
+        "top_n": None,
+        "init": "label_words",
+    },
+    "verbalizer": "rep_verbalizer",
+    "rep_verbalizer": {
+        "aggregation": "logits",
+        "similarity": "cosine",
+        "temperature": 10.0,
+        "inner_temperature": 1.0,
+        "centring": "transductive",
+    },
+    "meta": {
+        "inner_lr": 0.1,
+        "inner_steps": 5,
+        "inner_steps_eval": 5,
+        "loss": "mean",
+        "first_order": True,
+        "label_embeddings": "adapted",
+        "outer_lr": 1e-3,
+        "optimizer": "adamw",
+        "iterations": 4000,
+        "patience": 3,
+        "min_gain": 0.0005,
+        "valid_tasks": 200,
+        "test_tasks": 300,
+    },
+}
+"""The authors' settings for news and products; see :func:`authors`."""
+
+
+def authors(dataset: str, shot: int) -> dict[str, Any]:
+    """What the authors' code does (``ws-jiang/MetaPrompter_public``), as far as keys can say it.
+
+    It differs from the paper, and from our defaults, in these points: features are centred by the mean over support
+    and query (so results are transductive and reported apart), ρ is 1 in the inner loop, J is 5 in validation and
+    test too (15 for HuffPost 1-shot), the outer optimiser is AdamW, dropout stays on while meta-training, training
+    runs for at most 4000 iterations and stops after 3 validations without a gain of 0.0005, and the text reads
+    ``[CLS] x [SEP] θ [CLS] Topic is [MASK] . [SEP]`` ("Topic is about" for intents).
+
+    What no key can say, and what we therefore do our way: their embedding layer is applied twice; their prompts start
+    from label words of all classes, those of the test included; and their text is padded before the template is added,
+    so that the position of the [MASK] depends on the batch. λ is left alone: theirs, 0.5, needs a vocabulary head, and
+    stands in the YAMLs of the models that have one.
+
+    Args:
+        dataset: the data set's name, for the words of the template and for J.
+        shot: support examples a class, for J.
+    """
+    values: dict[str, Any] = deepcopy(dict(AUTHORS))
+    if dataset in _INTENTS:
+        values["prompt_pool_template"]["text"] = _TEXT.format(prefix="Topic is about")
+    if dataset == "huffpost" and shot == 1:
+        values["meta"]["inner_steps_eval"] = 15
+    return values
+
+
+PRESETS = {"authors": authors}
+
+
+def _preset(name: str, mapping: Mapping[str, Any]) -> YamlFile:
+    """A preset for the data set and shots that ``mapping``, not yet validated, asks for."""
+    values = PRESETS[name](_entry(mapping, "dataset", "name", "demo"), _entry(mapping, "meta", "shot", 5))
+    pairs = [(section, key) for section, keys in values.items() if isinstance(keys, dict) for key in keys]
+    return YamlFile(values, dict.fromkeys(pairs, f"preset {name}"))
+
+
+def _entry(mapping: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
+    values = mapping.get(section)
+    value = values.get(key, default) if isinstance(values, Mapping) else default
+    return value if isinstance(value, type(default)) else default

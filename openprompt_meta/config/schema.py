@@ -9,7 +9,9 @@ anything loads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from annotated_types import Ge
@@ -37,18 +39,29 @@ from openprompt_meta.sections import (
     Steps,
     Text,
     Whole,
+    expectation,
+    type_of,
 )
 
 __all__ = [
+    "KNOWN_DATASETS",
     "DatasetSection",
+    "Key",
     "MetaSection",
     "PlmSection",
     "PromptPoolTemplateSection",
     "RunConfig",
     "RunSection",
     "component_sections",
+    "describe",
+    "key_at",
     "lacks_vocabulary_head",
+    "section_keys",
+    "section_types",
 ]
+
+KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
+"""The six of the paper, which are looked for in ``data/`` by themselves."""
 
 S = TypeVar("S", bound=Section)
 C = TypeVar("C", bound="_Core")
@@ -326,3 +339,63 @@ if TYPE_CHECKING:
 else:
     _SECTIONS: dict[str, Any] = {name: (kind, kind()) for name, kind in component_sections().items()}
     RunConfig = create_model("RunConfig", __base__=_Core, __module__=__name__, __doc__="A whole run.", **_SECTIONS)
+
+
+# -- the same as data: where each key stands, its type, its default and what it means ---------------------------------
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key. ``path`` is dotted (``meta.inner_lr``); ``type`` is in words (``a number above 0``)."""
+
+    path: str
+    type: str
+    default: object
+    doc: str
+    hint: Any = field(repr=False, compare=False)
+
+    @property
+    def section(self) -> str:
+        """The section it stands in; empty at the top level."""
+        return self.path.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name within the section."""
+        return self.path.rpartition(".")[2]
+
+
+@cache
+def describe() -> tuple[Key, ...]:
+    """Every key: those of the top level, then section by section in the order of the schema."""
+    sections = section_types()
+    top = [key for key in _keys_of(RunConfig, "") if key.name not in sections]
+    return (*top, *(key for name, owner in sections.items() for key in _keys_of(owner, f"{name}.")))
+
+
+@cache
+def section_types() -> dict[str, type[Section]]:
+    """The class of each section by its name."""
+    hints = {name: info.annotation for name, info in RunConfig.model_fields.items()}
+    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Section)}
+
+
+@cache
+def section_keys(section: str) -> dict[str, Key]:
+    """The keys of a section by name; those of the top level for the empty string."""
+    return {key.name: key for key in describe() if key.section == section}
+
+
+def key_at(path: str) -> Key | None:
+    """The key with that dotted path."""
+    section, _, name = path.rpartition(".")
+    return section_keys(section).get(name)
+
+
+def _keys_of(owner: type[Section], prefix: str) -> Iterator[Key]:
+    for name, info in owner.model_fields.items():
+        hint = type_of(owner, name)
+        doc = " ".join((info.description or "").split())
+        if isinstance(hint, type) and issubclass(hint, Section):
+            continue
+        yield Key(f"{prefix}{name}", expectation(hint), info.get_default(call_default_factory=True), doc, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -10,15 +11,22 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from openprompt_meta.components import meta_learners, readers, verbalizers
-from openprompt_meta.config.keys import section_keys, section_types, what_was_meant
-from openprompt_meta.config.schema import RunConfig, lacks_vocabulary_head
+from openprompt_meta.config.schema import (
+    KNOWN_DATASETS,
+    RunConfig,
+    component_sections,
+    describe,
+    key_at,
+    lacks_vocabulary_head,
+    section_keys,
+    section_types,
+)
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
 from openprompt_meta.errors import ConfigError, TemplateError, did_you_mean
 from openprompt_meta.sections import Problem, Section, mismatch, show, type_of
 
 __all__ = [
     "FORMAT_VERSION",
-    "KNOWN_DATASETS",
     "VERSION_KEY",
     "check_version",
     "config_error",
@@ -36,21 +44,17 @@ VERSION_KEY = "version"
 FORMAT_VERSION = 1
 """Raised when a file of the new form would be misread by a package that knows the old one only. A file without a
 version is of the present form: people write such files, and a run's own ``config.yaml`` has one."""
-KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
-"""The six of the paper, which are looked for in ``data/`` by themselves."""
+_CUTOFF = 0.6
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _SHOWN = 80
 
 
-def config_from_mapping(
-    mapping: Mapping[str, Any], *, origins: Origins | None = None, source: str = "The configuration"
-) -> RunConfig:
+def config_from_mapping(mapping: Mapping[str, Any], *, source: str = "The configuration") -> RunConfig:
     """The configuration that ``mapping`` describes; what it leaves out has its default.
 
     Args:
         mapping: sections and keys, and perhaps ``version``. A section that is null is an empty one, as in a YAML whose
             keys are commented out.
-        origins: where each key was read, ``("meta", "way")`` to ``base.yaml, line 3``, for the messages.
         source: what the message calls the whole.
 
     Raises:
@@ -58,14 +62,17 @@ def config_from_mapping(
     """
     check_version(mapping, source)
     own = {name: value for name, value in mapping.items() if name != VERSION_KEY}
-    config, problems = read_mapping(own, origins or {})
+    config, problems = read_mapping(own, {})
     if problems:
         raise config_error(source, problems)
     return config
 
 
 def read_mapping(mapping: Mapping[str, Any], origins: Origins) -> tuple[RunConfig, list[str]]:
-    """The configuration, with defaults where it is wrong, and a sentence for each problem."""
+    """The configuration, with defaults where it is wrong, and a sentence for each problem.
+
+    ``origins`` says where each key was read, ``("meta", "way")`` to ``base.yaml, line 3``.
+    """
     verbalizer = _chosen_verbalizer(mapping)
 
     def meant(section: str, name: str) -> str:
@@ -149,6 +156,41 @@ def _chosen_verbalizer(mapping: Mapping[str, Any]) -> str:
     chosen = mapping.get("verbalizer")
     default: str = RunConfig.model_fields["verbalizer"].default
     return chosen if isinstance(chosen, str) and chosen in verbalizers() else default
+
+
+# -- the key that a user meant ----------------------------------------------------------------------------------------
+
+FILE_KEYS = ("inherit", "preset")
+"""Keys of a file that are used up while loading it."""
+_OF_OPENPROMPT_ONLY: Mapping[str, str] = {
+    "template": "There is one template; its settings stand in the section prompt_pool_template. Leave it out.",
+    "plm.model_name": "Every masked language model is loaded the same way. Leave it out.",
+}
+
+
+def what_was_meant(section: str, name: str, verbalizer: str = "rep_verbalizer") -> str:
+    """`` Did you mean 'meta.inner_lr'?``, or what is known here if nothing is near.
+
+    Args:
+        section: where the unknown key stands; the empty string for the top level.
+        name: the unknown key.
+        verbalizer: the chosen one; the sections of other components are not looked at.
+    """
+    known = _OF_OPENPROMPT_ONLY.get(f"{section}.{name}" if section else name)
+    if known:
+        return f" {known}"
+    if not section and key_at(name) is not None:
+        owner, _, own_name = name.rpartition(".")
+        return f" Dotted keys are for the command line; in a file write {own_name} in the section {owner}."
+    top = (*FILE_KEYS, *section_types()) if not section else ()
+    here = {word: word for word in top} | {key.name: key.path for key in section_keys(section).values()}
+    others = component_sections().keys() - {verbalizer}
+    elsewhere = {key.name: key.path for key in describe() if key.section not in others}
+    for options, cutoff in ((elsewhere, 1.0), (here, _CUTOFF), (elsewhere, _CUTOFF)):
+        near = difflib.get_close_matches(name.rpartition(".")[2], list(options), n=1, cutoff=cutoff)
+        if near:
+            return f" Did you mean {options[near[0]]!r}?"
+    return f" Known {'keys of ' + section if section else 'sections and keys'}: {', '.join(here)}."
 
 
 # -- what single keys cannot tell: values that are each fine and do not go together -----------------------------------

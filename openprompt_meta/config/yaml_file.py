@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from openprompt_meta.errors import ConfigError, did_you_mean
-from openprompt_meta.files import read_limited
+from openprompt_meta.files import read_text
 
 __all__ = ["YamlFile", "parse_yaml", "read_yaml"]
 
@@ -41,20 +41,9 @@ def read_yaml(path: str | os.PathLike[str], max_nodes: int = MAX_NODES) -> YamlF
     """Read a file of at most ``max_nodes`` values. :class:`ConfigError` names the file and, where it can, the line."""
     file = Path(path)
     try:
-        content = read_limited(file, MAX_BYTES + 1)
+        text = read_text(file, MAX_BYTES, ConfigError)
     except FileNotFoundError:
         raise ConfigError(f"There is no file {file}.{_similar_files(file)}") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{file} is a folder, expected a YAML file.") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.") from None
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{file} is larger than {MAX_BYTES:,} bytes, too large for a configuration.")
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}, line {line}: the file is not UTF-8 ({error.reason}). Save it as UTF-8.") from None
     return parse_yaml(text, str(file), max_nodes)
 
 
@@ -63,8 +52,7 @@ def parse_yaml(text: str, source: str, max_nodes: int = MAX_NODES) -> YamlFile:
     try:
         loader = _Loader(text, source, max_nodes)
         try:
-            root = loader.get_single_node()
-            return _Reader(loader, source).read(root)
+            return loader.read()
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -74,7 +62,7 @@ def parse_yaml(text: str, source: str, max_nodes: int = MAX_NODES) -> YamlFile:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, which stops at the first value too many instead of reading on to the end."""
+    """PyYAML's, which stops at the first value too many instead of reading on to the end, and keeps the lines."""
 
     def __init__(self, text: str, source: str, max_nodes: int) -> None:
         super().__init__(text)
@@ -82,6 +70,12 @@ class _Loader(yaml.SafeLoader):
         self.max_nodes = max_nodes
         self.nodes = 0
         self.depth = 0
+        self.lines: dict[tuple[str, ...], str] = {}
+
+    def read(self) -> YamlFile:
+        root = self.get_single_node()
+        self.nodes = 0  # counted again: now once for every place where an alias stands
+        return YamlFile(None if root is None else self._value(root, ()), self.lines)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         is_key = isinstance(parent, yaml.MappingNode) and index is None
@@ -106,20 +100,8 @@ class _Loader(yaml.SafeLoader):
                 f"{where}: nested too deeply, more than {MAX_DEPTH} levels once aliases (*name) are followed."
             )
 
-
-class _Reader:
-    def __init__(self, loader: _Loader, source: str) -> None:
-        self.loader = loader
-        self.file = YamlFile(None)
-        self.source = source
-        loader.nodes = 0  # counted again: now once for every place where an alias stands
-
-    def read(self, root: Any) -> YamlFile:
-        self.file.content = None if root is None else self._value(root, ())
-        return self.file
-
     def _value(self, node: Any, path: tuple[str, ...]) -> Any:
-        self.loader.count(node.start_mark, len(path))
+        self.count(node.start_mark, len(path))
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
@@ -138,12 +120,12 @@ class _Reader:
             self._scalar(key_node)  # for its tag
             key = key_node.value  # as written: the key "on" is not the key "true"
             here = (*path, key)
-            if here in self.file.lines:
+            if here in self.lines:
                 raise ConfigError(
                     f"{self._at(key_node)}: the key {'.'.join(here)!r} is given twice, first in "
-                    f"{self.file.lines[here]}. Keep one of them."
+                    f"{self.lines[here]}. Keep one of them."
                 )
-            self.file.lines[here] = self._at(key_node)
+            self.lines[here] = self._at(key_node)
             mapping[key] = self._value(value_node, here)
         return mapping
 
@@ -155,7 +137,7 @@ class _Reader:
         try:
             if len(node.value) > MAX_DIGITS and node.tag != f"{_TAG}str":
                 raise ValueError
-            return self.loader.construct_object(node)
+            return self.construct_object(node)
         except (ValueError, OverflowError, KeyError, IndexError):
             # An explicit tag on something else (!!int abc), or more digits than Python converts.
             shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}…"

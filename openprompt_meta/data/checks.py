@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 
 from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.errors import DataError, did_you_mean
@@ -31,8 +31,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# -- Texts that would spoil an evaluation: finding them and, on request, leaving them out -----------------------------
-
 
 def same_text(text: str) -> str:
     """What two texts have in common if a model can hardly tell them apart: all but letter case and white space."""
@@ -41,28 +39,25 @@ def same_text(text: str) -> str:
 
 def texts_with_two_labels(split: Split) -> dict[str, set[str]]:
     """Text (as :func:`same_text` has it) → its labels, for the texts of a split that carry more than one."""
-    labels: dict[str, set[str]] = {}
-    for text, label in zip(split.texts, split.labels, strict=True):
-        labels.setdefault(same_text(text), set()).add(label)
-    return {text: found for text, found in labels.items() if len(found) > 1}
+    return _shared(zip(map(same_text, split.texts), split.labels, strict=True))
 
 
 def texts_in_two_splits(dataset: TextDataset) -> dict[str, set[str]]:
     """Text (as :func:`same_text` has it) → names of the splits that hold it, where there is more than one."""
-    splits: dict[str, set[str]] = {}
-    for split in dataset:
-        for text in split.texts:
-            splits.setdefault(same_text(text), set()).add(split.name)
-    return {text: found for text, found in splits.items() if len(found) > 1}
+    return _shared((same_text(text), split.name) for split in dataset for text in split.texts)
 
 
 def classes_in_two_splits(dataset: TextDataset) -> dict[str, set[str]]:
     """Class → names of the splits that have it, where there is more than one."""
-    splits: dict[str, set[str]] = {}
-    for split in dataset:
-        for name in split.classes:
-            splits.setdefault(name, set()).add(split.name)
-    return {name: found for name, found in splits.items() if len(found) > 1}
+    return _shared((name, split.name) for split in dataset for name in split.classes)
+
+
+def _shared(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """What stands in pairs with more than one owner → its owners."""
+    owners: dict[str, set[str]] = {}
+    for what, owner in pairs:
+        owners.setdefault(what, set()).add(owner)
+    return {what: found for what, found in owners.items() if len(found) > 1}
 
 
 def drop_conflicts(dataset: TextDataset) -> TextDataset:
@@ -73,17 +68,7 @@ def drop_conflicts(dataset: TextDataset) -> TextDataset:
 
 def drop_duplicates(dataset: TextDataset) -> TextDataset:
     """With the first copy only of every text and label in a split."""
-
-    def first(split: Split) -> list[bool]:
-        seen: set[tuple[str, str]] = set()
-        keep = []
-        for text, label in zip(split.texts, split.labels, strict=True):
-            key = (same_text(text), label)
-            keep.append(key not in seen)
-            seen.add(key)
-        return keep
-
-    return _kept(dataset, "duplicate", first)
+    return _kept(dataset, "duplicate", _is_first_copy)
 
 
 def drop_small_classes(dataset: TextDataset, at_least: int) -> TextDataset:
@@ -92,14 +77,8 @@ def drop_small_classes(dataset: TextDataset, at_least: int) -> TextDataset:
     for split in dataset:
         small = {name for name, size in split.sizes.items() if size < at_least}
         if small:
-            logger.warning(
-                "%s, %s: left out %d classes with fewer than %d texts: %s",
-                dataset.name,
-                split.name,
-                len(small),
-                at_least,
-                ", ".join(sorted(small)),
-            )
+            where, listed = f"{dataset.name}, {split.name}", ", ".join(sorted(small))
+            logger.warning("%s: left out %d classes with fewer than %d texts: %s", where, len(small), at_least, listed)
         kept = _filtered(split, [label not in small for label in split.labels])
         splits[split.name] = replace(kept, classes=tuple(name for name in split.classes if name not in small))
     return replace(dataset, splits=splits)
@@ -137,8 +116,17 @@ def _kept(dataset: TextDataset, kind: str, choose: Callable[[Split], list[bool]]
 
 
 def _filtered(split: Split, keep: list[bool]) -> Split:
-    pairs = [pair for pair, kept in zip(zip(split.texts, split.labels, strict=True), keep, strict=True) if kept]
-    return replace(split, texts=tuple(text for text, _ in pairs), labels=tuple(label for _, label in pairs))
+    return replace(split, texts=tuple(compress(split.texts, keep)), labels=tuple(compress(split.labels, keep)))
+
+
+def _is_first_copy(split: Split) -> list[bool]:
+    """For each text whether no earlier one of its label is the same."""
+    seen: set[tuple[str, str]] = set()
+    first = []
+    for key in zip(map(same_text, split.texts), split.labels, strict=True):
+        first.append(key not in seen)
+        seen.add(key)
+    return first
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -240,6 +228,7 @@ def check(
                 + did_you_mean(code, ERRORS)
             )
     crossing = texts_in_two_splits(dataset)
+    words = ((same_text(word), name) for name in dataset.classes for word in dataset.label_words.get(name, ()))
     cases = {
         "class-overlap": _with_places(classes_in_two_splits(dataset)),
         "list-mismatch": list(mismatches),
@@ -256,7 +245,7 @@ def check(
         ],
         "duplicates": [f"{split.name}: {_clipped(text)}" for split in dataset for text in _duplicates(split)],
         "label-words-missing": [] if named is None else [name for name in dataset.classes if name not in named],
-        "label-words-shared": _with_places(_shared_words(dataset)),
+        "label-words-shared": _with_places(_shared(words)),
     }
     findings = tuple(
         Finding(
@@ -292,22 +281,7 @@ def _row(split: Split, crossing: Collection[str]) -> SplitRow:
 
 def _duplicates(split: Split) -> list[str]:
     """Every copy after the first of a text with its label."""
-    seen = Counter[tuple[str, str]]()
-    copies = []
-    for text, label in zip(split.texts, split.labels, strict=True):
-        key = (same_text(text), label)
-        if seen[key]:
-            copies.append(text)
-        seen[key] += 1
-    return copies
-
-
-def _shared_words(dataset: TextDataset) -> dict[str, set[str]]:
-    owners: dict[str, set[str]] = {}
-    for name in dataset.classes:
-        for word in dataset.label_words.get(name, ()):
-            owners.setdefault(same_text(word), set()).add(name)
-    return {word: names for word, names in owners.items() if len(names) > 1}
+    return [text for text, first in zip(split.texts, _is_first_copy(split), strict=True) if not first]
 
 
 def _with_places(cases: Mapping[str, Collection[str]]) -> list[str]:

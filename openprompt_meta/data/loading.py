@@ -1,12 +1,14 @@
-"""The one call of a run: read, split by class, add label words, refuse what would spoil the result."""
+"""From what a user writes, a name or a path, to a data set that is ready for episodes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from openprompt_meta.config.schema import DatasetSection
+from openprompt_meta.components import readers
+from openprompt_meta.config.schema import KNOWN_DATASETS, DatasetSection
 from openprompt_meta.data.checks import (
     classes_in_two_splits,
     drop_small_classes,
@@ -14,15 +16,30 @@ from openprompt_meta.data.checks import (
     texts_in_two_splits,
     texts_with_two_labels,
 )
+from openprompt_meta.data.classes import (
+    ClassSplit,
+    label_words_from,
+    random_class_split,
+    read_class_splits,
+    read_label_words,
+    resolve_label_words,
+)
 from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
-from openprompt_meta.data.facts import KNOWN_SETS, facts_of
-from openprompt_meta.data.label_words import label_words_from, read_label_words, resolve_label_words
-from openprompt_meta.data.readers.find import read_records
-from openprompt_meta.data.readers.records import ClassNames, Records
-from openprompt_meta.data.splits import ClassSplit, random_class_split, read_class_splits
+from openprompt_meta.data.facts import facts_of
+from openprompt_meta.data.readers.files import DEMO, TABLE_SUFFIXES
+from openprompt_meta.data.readers.records import Records, Source
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["as_found", "by_class", "choose_splits", "load", "mismatches", "open_dataset", "word_sources"]
+__all__ = [
+    "as_found",
+    "by_class",
+    "choose_splits",
+    "load",
+    "mismatches",
+    "open_dataset",
+    "read_records",
+    "word_sources",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +53,6 @@ _COUNTS_KEY = "dataset.split_counts with splits: random in a YAML"
 def load(
     source: str | Path | Records,
     *,
-    format: str = "auto",
-    name: str | None = None,
-    root: str | Path = "data",
-    text_column: str = "text",
-    label_column: str = "label",
-    class_names: ClassNames | None = None,
-    config: str | None = None,
-    revision: str | None = None,
     split: SplitChoice = "default",
     counts: Sequence[int] | None = None,
     seed: int = 0,
@@ -55,16 +64,8 @@ def load(
     """A data set that is ready for episodes.
 
     Args:
-        source: see :func:`openprompt_meta.data.read`, which takes the options up to ``revision``; or what a reader
-            gave, for example ``read_examples(AgnewsProcessor(), "datasets/agnews")``.
-        format: see :func:`~openprompt_meta.data.read`.
-        name: see :func:`~openprompt_meta.data.read`.
-        root: see :func:`~openprompt_meta.data.read`.
-        text_column: see :func:`~openprompt_meta.data.read`.
-        label_column: see :func:`~openprompt_meta.data.read`.
-        class_names: see :func:`~openprompt_meta.data.read`.
-        config: see :func:`~openprompt_meta.data.read`.
-        revision: see :func:`~openprompt_meta.data.read`.
+        source: a name or a path, see :func:`read_records`; or what that, or a reader, gave, for example
+            ``read_examples(AgnewsProcessor(), "datasets/agnews")``.
         split: which classes go where. ``default``: as the source's files have it, else the authors' lists. ``authors``
             and ``distributional_signatures``: the shipped lists of a known set. ``random``: ``counts`` classes drawn
             from ``seed``. Any other list of the source's ``splits.json``, the path of a JSON file, or a
@@ -74,29 +75,16 @@ def load(
         fold: number of the ``random`` split, for several independent ones of a seed.
         label_words: a mapping or a JSON or YAML file that overrides words class by class; ``"shipped"`` passes over
             the words that lie beside the data. Without it: the source's, the shipped ones, the class's own name.
-        drop: kinds of text to leave out: ``empty``; ``conflicts`` (in two splits, or with two labels in one);
-            ``duplicates``.
+        drop: kinds of text to leave out: ``empty`` (while reading); ``conflicts`` (in two splits, or with two labels
+            in one); ``duplicates``.
         min_samples: leave out classes with fewer texts than this.
 
     Raises:
         DataError: if anything is missing or malformed, or a class is in two splits.
     """
-    records = (
-        source
-        if isinstance(source, Records)
-        else read_records(
-            source,
-            format=format,
-            name=name,
-            root=root,
-            text_column=text_column,
-            label_column=label_column,
-            class_names=class_names,
-            config=config,
-            revision=revision,
-            drop_empty="empty" in drop,
-        )
-    )
+    records = source
+    if not isinstance(records, Records):
+        records = read_records(Source(where=records, drop_empty="empty" in drop))
     dataset = choose_splits(records, split, counts=counts, seed=seed, fold=fold)
     _require_sound_classes(dataset, records, as_files=split == "default")
     dataset = with_label_words(dataset, *word_sources(records, label_words))
@@ -105,6 +93,28 @@ def load(
         dataset = drop_small_classes(dataset, min_samples)
     _warn_of_conflicts(dataset)
     return dataset
+
+
+def open_dataset(section: DatasetSection) -> TextDataset:
+    """Read, split and check the data of a ``dataset`` section. :class:`DataError` if that cannot be done."""
+    source = Source(
+        where=section.path or section.name,
+        name=section.name,
+        text_column=section.text_column,
+        label_column=section.label_column,
+        config=section.hub_config,
+        drop_empty="empty" in section.drop,
+    )
+    return load(
+        read_records(source, format=section.format),
+        split=section.splits,
+        counts=section.split_counts,
+        seed=section.split_seed,
+        fold=section.split_fold,
+        label_words=section.label_words,
+        drop=section.drop,
+        min_samples=section.min_samples,
+    )
 
 
 def choose_splits(
@@ -210,28 +220,33 @@ def mismatches(records: Records) -> list[str]:
 def word_sources(records: Records, choice: WordChoice = None) -> list[tuple[str, Mapping[str, tuple[str, ...]]]]:
     """Where label words may come from, best first, each with its name for the log."""
     sources: list[tuple[str, Mapping[str, tuple[str, ...]]]] = []
-    if isinstance(choice, Mapping):
-        sources.append(("the configuration", label_words_from(choice, "label_words")))
-    elif choice is not None and choice != "shipped":
-        sources.append((str(choice), read_label_words(Path(choice))))
-    for origin, words in sources:
-        _require_known_classes(words, records.classes, origin)
+    if choice is not None and choice != "shipped":
+        if isinstance(choice, Mapping):
+            origin, words = "the configuration", label_words_from(choice, "label_words")
+        else:
+            origin, words = str(choice), read_label_words(Path(choice))
+        unknown = [name for name in words if name not in records.classes]
+        if unknown:
+            raise DataError(
+                f"Label words from {origin} are given for {unknown[0]!r}, which is no class of the data."
+                + did_you_mean(unknown[0], records.classes)
+            )
+        sources.append((origin, words))
     if choice != "shipped":
         sources.append((f"the folder of {records.name}", records.label_words))
-    if records.name in KNOWN_SETS:
+    if records.name in KNOWN_DATASETS:
         sources.append(("the shipped lists", facts_of(records.name).label_words))
     return sources
 
 
 def with_label_words(dataset: TextDataset, *sources: tuple[str, Mapping[str, tuple[str, ...]]]) -> TextDataset:
     """The data set with words for all its classes, see :func:`resolve_label_words`."""
-    words = resolve_label_words(dataset.classes, *sources)
-    return TextDataset(dataset.name, dataset.splits, words, dataset.provenance)
+    return replace(dataset, label_words=resolve_label_words(dataset.classes, *sources))
 
 
 def _offered(records: Records) -> dict[str, ClassSplit]:
     """Class lists by name: the shipped ones of a known set, and the source's own."""
-    shipped = facts_of(records.name).splits if records.name in KNOWN_SETS else {}
+    shipped = facts_of(records.name).splits if records.name in KNOWN_DATASETS else {}
     return {**shipped, **records.lists}
 
 
@@ -262,15 +277,6 @@ def _require_sound_classes(dataset: TextDataset, records: Records, *, as_files: 
         )
 
 
-def _require_known_classes(words: Mapping[str, object], classes: Sequence[str], origin: str) -> None:
-    unknown = [name for name in words if name not in classes]
-    if unknown:
-        raise DataError(
-            f"Label words from {origin} are given for {unknown[0]!r}, which is no class of the data."
-            + did_you_mean(unknown[0], classes)
-        )
-
-
 def _warn_of_conflicts(dataset: TextDataset) -> None:
     crossing = len(texts_in_two_splits(dataset))
     doubtful = sum(len(texts_with_two_labels(split)) for split in dataset)
@@ -283,23 +289,71 @@ def _warn_of_conflicts(dataset: TextDataset) -> None:
         )
 
 
-# -- The data set that a run's configuration names --------------------------------------------------------------------
+# -- from a name or a path to the reader that understands it ----------------------------------------------------------
+
+_HUB = "hf:"
 
 
-def open_dataset(section: DatasetSection) -> TextDataset:
-    """Read, split and check the data of a ``dataset`` section. :class:`DataError` if that cannot be done."""
-    return load(
-        section.path or section.name,
-        format=section.format,
-        name=section.name,
-        text_column=section.text_column,
-        label_column=section.label_column,
-        config=section.hub_config,
-        split=section.splits,
-        counts=section.split_counts,
-        seed=section.split_seed,
-        fold=section.split_fold,
-        label_words=section.label_words,
-        drop=section.drop,
-        min_samples=section.min_samples,
+def read_records(source: str | Path | Source, *, format: str = "auto", root: str | Path = "data") -> Records:
+    """The labelled texts of a source.
+
+    Args:
+        source: ``"demo"``; a folder or file; the name of one of the six sets, looked for in ``root``; or
+            ``"hf:NAME"`` for a data set of the Hugging Face hub. A :class:`Source` says more, such as the columns.
+        format: ``auto``, which looks at the files, or the name of a declared reader.
+        root: where named data sets lie, as ``root/NAME`` or ``root/NAME.json``.
+
+    Raises:
+        DataError: with file and line, if the source is missing or anything in it is wrong.
+    """
+    known = ("auto", *readers())
+    if format not in known:
+        raise DataError(
+            f"Unknown format {format!r}; expected one of {', '.join(known)}." + did_you_mean(format, known)
+        )
+    asked = source if isinstance(source, Source) else Source(where=source)
+    where = asked.where
+    if isinstance(where, str) and where.startswith(_HUB):
+        where, format = where.removeprefix(_HUB), "huggingface"
+    elif format == "auto" or not readers()[format].by_name:
+        where = _path_of(where, Path(root))
+        format = _format_of(where) if format == "auto" else format
+    records: Records = readers()[format].load()(replace(asked, where=where))
+    return records
+
+
+def _path_of(source: str | Path, root: Path) -> Path:
+    # Only the bare word: "./demo" is a folder of the user's.
+    if source == "demo":
+        return DEMO
+    path = Path(source)
+    # The authors' file of a set lies beside where its folder would, as data/hwu64.json beside data/hwu64.
+    candidates = [path, Path(f"{path}.json"), root / path, root / f"{path}.json"]
+    for candidate in candidates:
+        if _exists(candidate):
+            return candidate
+    if path.name in KNOWN_DATASETS:
+        folder = root if path.parent == Path() else path.parent
+        raise DataError(
+            f"The data set {path.name!r} is not in {folder}. Fetch it with `openprompt-meta data download {path.name} "
+            f"--to {folder}`, or give the path of its folder or file."
+        )
+    raise DataError(
+        f"There is no data at {path}. Give a folder, a file ({', '.join(TABLE_SUFFIXES)}), 'demo', one of "
+        f"{', '.join(KNOWN_DATASETS)}, or 'hf:NAME' for the Hugging Face hub."
+        + did_you_mean(str(source), ("demo", *KNOWN_DATASETS))
     )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:  # a name that is too long or holds a zero byte, a folder that is closed
+        raise DataError(f"{str(path)[:200]!r} cannot be looked at: {error}.") from None
+
+
+def _format_of(path: Path) -> str:
+    for reader in readers().values():
+        if reader.recognises is not None and reader.recognises(path):
+            return reader.name
+    return "table"  # whose reader says what is wrong with anything else

@@ -9,7 +9,7 @@ import torch
 from openprompt import PromptForClassification
 from torch import Tensor
 
-from openprompt_meta.data.label_words import text_of_words
+from openprompt_meta.data.classes import text_of_words
 from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper, TokenRows, wrap_one_by_one
 from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords, words_by_class

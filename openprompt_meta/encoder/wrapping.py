@@ -13,7 +13,7 @@ from openprompt.data_utils import InputExample
 from openprompt.plms.mlm import MLMTokenizerWrapper
 from torch import Tensor
 
-from openprompt_meta.compat.tokenization import add_special_tokens
+from openprompt_meta.compat.bridge import add_special_tokens
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 __all__ = ["MaskedLMTokenizerWrapper", "TokenRows", "wrap_one_by_one", "wrap_texts"]

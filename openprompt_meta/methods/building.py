@@ -11,9 +11,9 @@ from torch import nn
 
 from openprompt_meta.components import meta_learners, verbalizers
 from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.classes import text_of_words, words_of_class_name
 from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.data.episodes import EpisodeSampler
-from openprompt_meta.data.label_words import text_of_words, words_of_class_name
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts

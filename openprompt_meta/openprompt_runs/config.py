@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from openprompt.config import convert_cfg_to_dict, get_conditional_config
@@ -19,32 +19,14 @@ from openprompt_meta.components import verbalizers
 from openprompt_meta.config.yaml_file import parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
 from openprompt_meta.prompts.openprompt_config import OPENPROMPT_KEYS, SUPPLIED
+from openprompt_meta.sections import from_exponent
 
-__all__ = [
-    "PROMPT_TABLES",
-    "Override",
-    "Tree",
-    "default_tree",
-    "known_keys",
-    "make_config",
-    "number_or_text",
-    "override_value",
-    "parse_overrides",
-    "read_config",
-]
+__all__ = ["make_config", "parse_overrides", "read_config"]
 
 # -- OpenPrompt's command-line overrides: `--train.num_epochs 2 --verbalizer warp_verbalizer --train.clean` -----------
 
 # A dotted key and the words that followed it.
 Override = tuple[str, tuple[str, ...]]
-
-
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
-
-
-def number_or_text(text: str) -> float | str:
-    """``1e-3`` as the number that people mean, which YAML 1.1 takes for a word; other text as it is."""
-    return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[Override]:
@@ -65,7 +47,7 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
     return [(key, tuple(words)) for key, words in found]
 
 
-def override_value(words: Sequence[str], current: Any) -> Any:
+def _override_value(words: Sequence[str], current: Any) -> Any:
     """What an override gives the key that holds ``current``.
 
     As in OpenPrompt, a switch is turned over by naming it and a list takes all words. A value may also be written
@@ -124,15 +106,15 @@ _KEYS: Tree = {
     "plm": {"eval_mode": False},
     # Read by OpenPrompt's runner for ProtoVerb, under this spelling, and in none of its defaults.
     "train": {"train_verblizer": "alternate"},
-    # Arguments of our processors; see openprompt_meta.openprompt_runs.processor.
+    # Arguments of our processors; see JsonlFolderProcessor in openprompt_meta.openprompt_runs.run.
     "dataset": {"num_classes": None, "shots": None, "dev_shots": None, "seed": None},
 }
 
 
-def default_tree() -> Tree:
+def _default_tree() -> Tree:
     """All sections with their defaults, as nested dictionaries that the caller may change."""
     tree: Tree = convert_cfg_to_dict(get_default_config())
-    tree.update({name: _copied(section) for name, section in _SECTIONS.items()})
+    tree.update(deepcopy(_SECTIONS))
     for name, declaration in verbalizers().items():
         lr = declaration.openprompt_lr
         tree.setdefault(name, {**_WORDS, "optimize": None if lr is None else {"lr": lr, "scheduler": None}})
@@ -141,9 +123,9 @@ def default_tree() -> Tree:
     return tree
 
 
-def known_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
+def _known_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
     """The keys that the section at ``path`` may have; ``None`` if it is a value, which may be any mapping too."""
-    node: Any = default_tree()
+    node: Any = _default_tree()
     for key in path:
         node = node.get(key) if isinstance(node, dict) else None
     own = tuple(node) if isinstance(node, dict) else None
@@ -161,10 +143,6 @@ def _arguments(prompt_class: type) -> tuple[str, ...]:
     parameters = inspect.signature(prompt_class).parameters.values()
     named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in SUPPLIED]
     return (*named, *OPENPROMPT_KEYS)
-
-
-def _copied(section: Tree) -> Tree:
-    return {key: _copied(value) if isinstance(value, dict) else value for key, value in section.items()}
 
 
 # -- config -----------------------------------------------------------------------------------------------------------
@@ -226,7 +204,7 @@ class _Merger:
     """Puts values over the defaults; what does not fit is left out and listed, with its line, in ``problems``."""
 
     def __init__(self, lines: Mapping[KeyPath, str]) -> None:
-        self.tree = default_tree()
+        self.tree = _default_tree()
         self.problems: list[str] = []
         self._lines = lines
 
@@ -236,7 +214,7 @@ class _Merger:
     def override(self, key: str, words: Sequence[str]) -> None:
         path = key.split(".")
         try:
-            nested: Any = override_value(words, _at(self.tree, path))
+            nested: Any = _override_value(words, _at(self.tree, path))
         except ValueError as error:
             self.problems.append(f"--{key} {error}")
             return
@@ -245,12 +223,12 @@ class _Merger:
         self.merge(nested)
 
     def _merge(self, tree: Tree, given: Mapping[str, Any], where: KeyPath) -> None:
-        known = known_keys(where) or ()
+        known = _known_keys(where) or ()
         for key, value in given.items():
             here = (*where, str(key))
             if key not in known:
                 self._report(here, f"is not a key.{_advice(here, known)}")
-            elif known_keys(here) is None or (len(here) > 1 and not isinstance(value, Mapping)):
+            elif _known_keys(here) is None or (len(here) > 1 and not isinstance(value, Mapping)):
                 self._set(tree, key, value, here)
             elif isinstance(value, Mapping | None):
                 if not isinstance(tree.get(key), dict):
@@ -261,8 +239,8 @@ class _Merger:
 
     def _set(self, tree: Tree, key: str, value: Any, here: KeyPath) -> None:
         current = tree.get(key)
-        if isinstance(value, str) and not isinstance(current, str):
-            value = number_or_text(value)
+        if not isinstance(current, str):
+            value = from_exponent(value)
         if not _fits(value, current):
             self._report(here, f"is {value!r}; expected {type(current).__name__}, such as {current!r}.")
             return
@@ -304,7 +282,7 @@ def _advice(here: KeyPath, known: Iterable[str]) -> str:
     near = did_you_mean(here[-1], known)
     if near or len(here) > 1:
         return near
-    sections = {name: section for name, section in default_tree().items() if isinstance(section, dict)}
+    sections = {name: section for name, section in _default_tree().items() if isinstance(section, dict)}
     homes = [f"{name}.{here[0]}" for name, section in sections.items() if here[0] in section]
     return f" It belongs into a section: {' or '.join(homes)}." if homes else ""
 

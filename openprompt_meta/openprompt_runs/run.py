@@ -16,23 +16,30 @@ from typing import Any
 import numpy as np
 import torch
 from openprompt import PromptDataLoader, PromptForClassification
-from openprompt.data_utils import FewShotSampler, load_dataset
+from openprompt.data_utils import FewShotSampler, InputExample, load_dataset
+from openprompt.data_utils.data_processor import DataProcessor
 from openprompt.plms import load_plm_from_config
 from openprompt.prompts import load_template, load_verbalizer
 from openprompt.utils.logging import config_experiment_dir
 from yacs.config import CfgNode
 
-from openprompt_meta.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    ModelError,
-)
+from openprompt_meta.data.episodes import seeded_sample
+from openprompt_meta.data.loading import read_records
+from openprompt_meta.data.readers.records import Records
+from openprompt_meta.errors import CheckpointError, ConfigError, DataError, ModelError
 from openprompt_meta.files import write_atomic
-from openprompt_meta.openprompt_runs.processor import PROCESSOR_CLASSES
 from openprompt_meta.openprompt_runs.runners import runner_class_for
 
-__all__ = ["CONFIG_FILE", "RESULTS_FILE", "OpenPromptResult", "resume_openprompt", "run_openprompt", "test_openprompt"]
+__all__ = [
+    "CONFIG_FILE",
+    "PROCESSOR_CLASSES",
+    "DemoIntentsProcessor",
+    "JsonlFolderProcessor",
+    "OpenPromptResult",
+    "resume_openprompt",
+    "run_openprompt",
+    "test_openprompt",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +111,8 @@ def _run(config: CfgNode, act: Callable[[Any], Any]) -> OpenPromptResult:
         if config.learning_setting == "few_shot" and config.few_shot.few_shot_sampling is not None:
             for seed in config.sampling_from_train.seed:
                 by_seed[seed] = _run_once(config, folder / f"seed-{seed}", _sampled(config, splits, seed), act)
-            metrics = _mean(list(by_seed.values()))
+            every = list(by_seed.values())
+            metrics = {name: sum(one[name] for one in every) / len(every) for name in every[0]}
         else:
             metrics = _run_once(config, folder, splits, act)
         logger.info("Test: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
@@ -226,7 +234,139 @@ def _seed_everything(seed: int | None) -> None:
         torch.manual_seed(seed)
 
 
-# -- data -------------------------------------------------------------------------------------------------------------
+# -- data: a folder of labelled texts and the demo set as OpenPrompt's, under names in its table; its own -------------
+
+# OpenPrompt's names for splits, and the readers'.
+_PARTS = {"train": "train", "dev": "valid", "test": "test"}
+
+
+class JsonlFolderProcessor(DataProcessor):
+    """Labelled texts from a folder (``train.jsonl``, ``valid.jsonl``, ``test.jsonl`` with ``text`` and ``label``).
+
+    OpenPrompt classifies into the same classes in training and test. A folder whose files share their classes is
+    taken as it is. One whose files have classes of their own, as meta-learning wants them, is divided anew by
+    ``shots``: each class gives that many texts to train, ``dev_shots`` to dev and the rest to test.
+
+    Args:
+        num_classes: draw this many classes; all of them if ``None``.
+        shots: training texts of each class; ``None`` keeps the files' own division.
+        dev_shots: dev texts of each class; as many as ``shots`` if ``None``.
+        seed: of the draws; which texts a class gives depends on nothing else.
+
+    Raises:
+        DataError: when examples are asked for and the folder cannot give them.
+    """
+
+    source: str | None = None
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        shots: int | None = None,
+        dev_shots: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (("num_classes", num_classes, 2), ("shots", shots, 1), ("dev_shots", dev_shots, 0)):
+            if value is not None and value < least:
+                raise DataError(f"dataset.{name} must be at least {least}, got {value}.")
+        if shots is None and dev_shots is not None:
+            raise DataError("dataset.dev_shots goes with dataset.shots, which is not set.")
+        self.num_classes = num_classes
+        self.shots = shots
+        self.dev_shots = shots if dev_shots is None else dev_shots
+        self.seed = seed
+        self._parts: dict[str, list[InputExample]] = {}
+        self._read_from: str | None = None
+
+    def get_examples(self, data_dir: str | None = None, split: str | None = "train") -> list[InputExample]:
+        """The examples of ``train``, ``dev`` or ``test``. ``FileNotFoundError`` if there is no such part."""
+        where = data_dir or self.source
+        if where is None:
+            raise DataError("dataset.path is not set: give the folder that holds train.jsonl and the others.")
+        if where != self._read_from:
+            self._parts = self._divide(read_records(where))
+            self._read_from = where
+        part = _PARTS.get(str(split), "")
+        if not self._parts.get(part):
+            raise FileNotFoundError(f"{where} has no examples for {split}.")
+        return list(self._parts[part])
+
+    def _divide(self, records: Records) -> dict[str, list[InputExample]]:
+        self.labels = self._choose_classes(records)
+        if self.shots is None:
+            positions = {part: [i for i, p in enumerate(records.parts) if p == part] for part in _PARTS.values()}
+            _require_shared_classes(records, positions)
+        else:
+            positions = self._draw_positions(records, self.shots, self.dev_shots or 0)
+        chosen = set(self.labels)
+        return {
+            part: [
+                InputExample(guid=f"{part}-{i}", text_a=records.texts[i], label=self.get_label_id(records.labels[i]))
+                for i in found
+                if records.labels[i] in chosen
+            ]
+            for part, found in positions.items()
+        }
+
+    def _choose_classes(self, records: Records) -> list[str]:
+        if self.num_classes is None:
+            return list(records.classes)
+        if self.num_classes > len(records.classes):
+            raise DataError(
+                f"dataset.num_classes is {self.num_classes}, but {records.name} has {len(records.classes)} classes."
+            )
+        drawn = set(seeded_sample(records.classes, self.num_classes, "openprompt classes", self.seed))
+        return [name for name in records.classes if name in drawn]
+
+    def _draw_positions(self, records: Records, shots: int, dev_shots: int) -> dict[str, list[int]]:
+        positions: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
+        for name in self.labels:
+            own = [i for i, label in enumerate(records.labels) if label == name]
+            if len(own) <= shots + dev_shots:
+                raise DataError(
+                    f"Class {name!r} of {records.name} has {len(own)} texts; dataset.shots = {shots} and dev_shots = "
+                    f"{dev_shots} leave none for the test. Ask for fewer."
+                )
+            drawn = seeded_sample(own, len(own), "openprompt texts", self.seed, name)
+            positions["train"] += drawn[:shots]
+            positions["valid"] += drawn[shots : shots + dev_shots]
+            positions["test"] += drawn[shots + dev_shots :]
+        return positions
+
+
+class DemoIntentsProcessor(JsonlFolderProcessor):
+    """The data set that ships with the package, five texts a class to train and five to validate by default."""
+
+    source = "demo"
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        shots: int | None = 5,
+        dev_shots: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(num_classes, shots, dev_shots, seed)
+
+
+def _require_shared_classes(records: Records, positions: dict[str, list[int]]) -> None:
+    trained = {records.labels[i] for i in positions["train"]}
+    for part in ("valid", "test"):
+        unknown = sorted({records.labels[i] for i in positions[part]} - trained)
+        if unknown:
+            raise DataError(
+                f"{len(unknown)} classes of {records.name} are in {part} and not in train, {unknown[0]!r} for "
+                "one: OpenPrompt classifies into the classes it was trained on. Set dataset.shots to divide each "
+                "class's texts into train, dev and test."
+            )
+
+
+PROCESSOR_CLASSES: dict[str, type[Any]] = {
+    "jsonl_folder": JsonlFolderProcessor,
+    "demo_intents": DemoIntentsProcessor,
+}
+_OPTIONS = tuple(inspect.signature(JsonlFolderProcessor).parameters)
 
 
 def _load_splits(config: CfgNode) -> _Splits:
@@ -242,11 +382,14 @@ def _load_splits(config: CfgNode) -> _Splits:
             "learning_setting: few_shot with sampling_from_train."
         )
     else:
-        train, valid, test, processor = _load_openprompt(config)
+        try:
+            train, valid, test, processor = load_dataset(config)
+        except SystemExit:  # what it does if it finds no file
+            raise DataError(
+                f"OpenPrompt finds no files of {config.dataset.name} in dataset.path: {config.dataset.path}. Its "
+                "data sets are fetched with the scripts in its repository (datasets/*.sh)."
+            ) from None
     return _Splits(processor, train, valid, test)
-
-
-_OPTIONS = tuple(inspect.signature(PROCESSOR_CLASSES["jsonl_folder"]).parameters)
 
 
 def _examples(processor: Any, path: str | None, split: str) -> Examples | None:
@@ -255,17 +398,6 @@ def _examples(processor: Any, path: str | None, split: str) -> Examples | None:
     except FileNotFoundError:
         return None
     return examples
-
-
-def _load_openprompt(config: CfgNode) -> tuple[Any, Any, Any, Any]:
-    try:
-        loaded: tuple[Any, Any, Any, Any] = load_dataset(config)
-    except SystemExit:  # what it does if it finds no file
-        raise DataError(
-            f"OpenPrompt finds no files of {config.dataset.name} in dataset.path: {config.dataset.path}. Its "
-            "data sets are fetched with the scripts in its repository (datasets/*.sh)."
-        ) from None
-    return loaded
 
 
 def _sampled(config: CfgNode, splits: _Splits, seed: int) -> _Splits:
@@ -279,7 +411,3 @@ def _sampled(config: CfgNode, splits: _Splits, seed: int) -> _Splits:
     # With nothing to validate on, it gives the training examples alone.
     train, valid = drawn if isinstance(drawn, tuple) else (drawn, None)
     return _Splits(splits.processor, train, valid, splits.test)
-
-
-def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
-    return {name: sum(one[name] for one in metrics) / len(metrics) for name in metrics[0]}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openprompt_meta.config.keys import describe
-from openprompt_meta.config.schema import RunConfig, component_sections
+from openprompt_meta.config.schema import RunConfig, component_sections, describe
 from openprompt_meta.report.figures.baselines import Baselines
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openprompt_meta.config.keys import describe
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.errors import ConfigError, OpenPromptMetaError, RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.errors import ConfigError, RunError
 from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
 from openprompt_meta.tables.cells import Cell, CellState
@@ -223,7 +223,7 @@ def assemble(
         against: name of the row to compare the others with; by default the best of each column.
     """
     _require_runnable(against, rows)
-    if not any(dataset in KNOWN_SETS for dataset in setting.datasets):
+    if not any(dataset in KNOWN_DATASETS for dataset in setting.datasets):
         rows = [row for row in rows if not row.published]  # nothing was ever published on these data
     figures = _Figures(states)
     columns = _columns(setting, figures)

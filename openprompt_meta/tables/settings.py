@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.config.loading import merged, parse_overrides
-from openprompt_meta.config.schema import RunConfig, component_sections, lacks_vocabulary_head
+from openprompt_meta.config.schema import KNOWN_DATASETS, RunConfig, component_sections, lacks_vocabulary_head
 from openprompt_meta.config.validation import config_error, config_from_mapping
-from openprompt_meta.data.facts import KNOWN_SETS, facts_of
+from openprompt_meta.data.facts import facts_of
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.tables.definitions import Table, TableRow
 
@@ -122,7 +122,7 @@ def _without_idle_keys(config: RunConfig) -> RunConfig:
 
 
 def _base(setting: Setting, dataset: str, shot: int, seed: int) -> dict[str, Any]:
-    is_topics = dataset in KNOWN_SETS and facts_of(dataset).kind != "intents"
+    is_topics = dataset in KNOWN_DATASETS and facts_of(dataset).kind != "intents"
     return {
         "plm": {"model_path": setting.plm},
         "dataset": {

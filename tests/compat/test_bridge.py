@@ -6,9 +6,8 @@ import sys
 import pytest
 import torch
 
-from openprompt_meta.compat import versions
+from openprompt_meta.compat import bridge, versions
 from openprompt_meta.compat.bridge import bridge_transformers
-from openprompt_meta.compat.stand_ins import AdamW
 from openprompt_meta.errors import CompatibilityError
 from tests.helpers.interpreters import pretend, run_python
 
@@ -71,14 +70,15 @@ def test_the_bridge_refuses_an_unsupported_transformers(monkeypatch: pytest.Monk
 def test_a_library_that_transformers_itself_lacks_is_not_papered_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from openprompt_meta.compat import bridge
-
     def broken(name: str) -> object:
         raise ModuleNotFoundError("No module named 'regex'", name="regex")
 
     monkeypatch.setattr(bridge.importlib, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="regex"):
         bridge._has("transformers.file_utils", "ModelOutput")
+
+
+AdamW = bridge._adamw()
 
 
 def test_the_stand_in_for_adamw_does_not_decay_by_default() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,10 +82,10 @@ def test_a_missing_compiler_matters_only_while_learn2learn_is_not_built(
 
 
 def test_an_import_that_fails_is_reported_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(name: str) -> None:
         raise ModuleNotFoundError("No module named 'yacs'", name="yacs")
 
-    monkeypatch.setattr(doctor, "_import_openprompt", fail)
+    monkeypatch.setattr(doctor, "importlib", SimpleNamespace(import_module=fail))
     report = doctor.examine()
     finding = next(finding for finding in report.findings if finding.name == "import openprompt")
     assert report.exit_code == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import openprompt_meta  # noqa: F401 - makes openprompt importable
-from openprompt_meta.compat.tokenization import add_special_tokens, special_token_ids
+from openprompt_meta.compat.bridge import add_special_tokens, special_token_ids
 
 pytestmark = pytest.mark.prompts
 

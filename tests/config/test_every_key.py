@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openprompt_meta.config.keys import describe
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.config.writing import to_yaml
 from tests.helpers.other_values import another_value, configs_with_each_key_changed
 

@@ -6,14 +6,21 @@ import importlib
 import inspect
 import subprocess
 import sys
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from openprompt_meta.components import Declaration, meta_learners, methods, readers, verbalizers
-from openprompt_meta.config.keys import key_at, section_types
-from openprompt_meta.config.schema import DatasetSection, RunConfig, component_sections
-from openprompt_meta.config.validation import KNOWN_DATASETS
+from openprompt_meta.config.schema import (
+    KNOWN_DATASETS,
+    DatasetSection,
+    RunConfig,
+    component_sections,
+    key_at,
+    section_types,
+)
 from openprompt_meta.sections import choices
 
 CLASSES = {
@@ -104,21 +111,23 @@ def test_every_component_with_keys_has_a_section_of_its_own() -> None:
     assert set(with_keys) == component_sections().keys() < RunConfig.model_fields.keys()
 
 
-def test_the_data_section_offers_the_readers_that_there_are() -> None:
-    from openprompt_meta.data.facts import KNOWN_SETS
+def test_every_known_data_set_has_a_file_of_facts() -> None:
+    files = resources.files("openprompt_meta.data.facts").iterdir()
+    assert {Path(file.name).stem for file in files if file.name.endswith(".json")} == set(KNOWN_DATASETS)
 
+
+def test_the_data_section_offers_the_readers_that_there_are() -> None:
     key = key_at("dataset.format")
     assert key is not None
     assert set(choices(key.hint)) == {"auto", "layout", "authors", "table", "huggingface", "processor"}
     assert DatasetSection().format == "auto"
-    assert set(KNOWN_DATASETS) == set(KNOWN_SETS)
 
 
 def test_the_presets_words_fit_the_kinds_of_data() -> None:
-    from openprompt_meta.config.presets import authors
-    from openprompt_meta.data.facts import KNOWN_SETS, facts_of
+    from openprompt_meta.config.loading import authors
+    from openprompt_meta.data.facts import facts_of
 
-    for name in KNOWN_SETS:
+    for name in KNOWN_DATASETS:
         about = "Topic is about" in authors(name, 5)["prompt_pool_template"]["text"]
         assert about == (facts_of(name).kind == "intents")
 

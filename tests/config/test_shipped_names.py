@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.cli import main
-from openprompt_meta.config import shipped
-from openprompt_meta.config.loading import load_config
+from openprompt_meta.config import loading
+from openprompt_meta.config.loading import find_yaml, load_config, shipped_yamls
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.config.shipped import find_yaml, shipped_yamls
 from openprompt_meta.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -97,5 +96,5 @@ def test_the_folder_of_a_run_is_named_after_the_yaml(monkeypatch: pytest.MonkeyP
 def test_an_installed_package_has_them_inside(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = elsewhere / "site-packages" / "openprompt_meta"
     (package / "yamls").mkdir(parents=True)
-    monkeypatch.setattr(shipped, "_PACKAGE", package)
-    assert shipped._folder() == package / "yamls"
+    monkeypatch.setattr(loading, "_PACKAGE", package)
+    assert loading._folder() == package / "yamls"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.components import methods, verbalizers
-from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.presets import AUTHORS
+from openprompt_meta.config.loading import AUTHORS, load_config
 from openprompt_meta.config.schema import PromptPoolTemplateSection, RunConfig
 
 YAMLS = Path(__file__).parents[2] / "yamls"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from openprompt_meta.config.keys import describe
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.config.validation import config_from_mapping, notes
 from openprompt_meta.errors import ConfigError
 

@@ -10,12 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openprompt_meta.config.keys import describe
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.reference import reference
-from openprompt_meta.config.schema import RunConfig, component_sections
+from openprompt_meta.config.schema import RunConfig, component_sections, describe
 from openprompt_meta.config.validation import config_from_mapping
-from openprompt_meta.config.writing import to_yaml
+from openprompt_meta.config.writing import reference, to_yaml
 from openprompt_meta.config.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -102,4 +100,4 @@ def test_settings_of_a_verbalizer_that_is_not_chosen_are_written_if_they_were_ch
 
 def test_the_page_of_all_keys_is_up_to_date() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m openprompt_meta.config.reference > docs/configuration.md"
+    assert page == reference(), "run: python -m openprompt_meta.config.writing > docs/configuration.md"

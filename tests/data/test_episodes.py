@@ -97,7 +97,7 @@ def test_other_processes_with_another_hash_seed_draw_the_same() -> None:
     # Catches an order that comes from a set or from hash().
     code = (
         "import json; from openprompt_meta.data.episodes import EpisodeSampler;"
-        "from openprompt_meta.data.loading import load; from openprompt_meta.data.splits import random_class_split;"
+        "from openprompt_meta.data.loading import load; from openprompt_meta.data.classes import random_class_split;"
         "e = EpisodeSampler(load('demo').test, seed=5)[9];"
         "r = random_class_split({str(i) for i in range(40)}, (20, 10, 10), seed=1);"
         "print(json.dumps([e.classes, e.support, e.query, r.train]))"

@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openprompt_meta.data.facts import facts_of
-from openprompt_meta.data.loading import load
+from openprompt_meta.data.loading import load, read_records
 from openprompt_meta.data.readers.files import read_table
-from openprompt_meta.data.readers.find import read_records
-from openprompt_meta.data.readers.processor import read_examples
+from openprompt_meta.data.readers.libraries import read_examples
 from openprompt_meta.data.readers.records import Source
 from openprompt_meta.errors import DataError
 
@@ -63,8 +62,8 @@ def test_the_authors_file_gets_class_names_and_the_authors_split(tmp_path: Path)
     facts = facts_of("reuters")
     rows = [(f"text {i} {name}", i) for i, name in enumerate(facts.classes)]
     write_jsonl(tmp_path / "reuters.json", rows, text="raw")
-    dataset = load("reuters", root=tmp_path)
-    assert dataset.train.classes == facts.split("authors").train
+    dataset = load(read_records("reuters", root=tmp_path))
+    assert dataset.train.classes == facts.splits["authors"].train
     assert dataset.test.texts[0] == f"text {facts.classes.index('nat-gas')} nat-gas"
     assert dataset.label_words["acq"] == ("acquisition", "merger", "takeover")
 
@@ -72,21 +71,21 @@ def test_the_authors_file_gets_class_names_and_the_authors_split(tmp_path: Path)
 def test_a_number_that_the_set_does_not_have_is_refused_with_its_line(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "reuters.json", [("fine", 0), ("not", 31)], text="raw")
     with pytest.raises(DataError, match=r"reuters\.json, line 2: label 31 has no class name; 31 names"):
-        load("reuters", root=tmp_path)
+        load(read_records("reuters", root=tmp_path))
 
 
 def test_an_authors_file_under_another_name_needs_to_be_told_its_set(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "dump.json", [("x", 0)], text="raw")
     with pytest.raises(DataError, match="not one of the known data sets"):
         read_records(path)
-    assert read_records(path, name="amazon").labels == ("Amazon_Instant_Video",)
+    assert read_records(Source(where=path, name="amazon")).labels == ("Amazon_Instant_Video",)
 
 
 def test_tables_with_other_columns_are_read(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(
         '\ufeffid,utterance,intent\r\n1,"hello, ""you""\r\nthere",greet\r\n2,bye,leave\r\n'.encode()
     )
-    records = read_records(tmp_path / "rows.csv", text_column="utterance", label_column="intent")
+    records = read_records(Source(where=tmp_path / "rows.csv", text_column="utterance", label_column="intent"))
     assert records.texts == ('hello, "you"\r\nthere', "bye")
     assert records.labels == ("greet", "leave")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nhello, you\tgreet\n")
@@ -158,7 +157,7 @@ def test_empty_texts_can_be_left_out(tmp_path: Path) -> None:
 
 def test_integer_labels_get_the_names_that_are_given(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [("x", 1), ("y", 0)])
-    assert read_records(path, class_names=["no", "yes"]).labels == ("yes", "no")
+    assert read_records(Source(where=path, class_names=["no", "yes"])).labels == ("yes", "no")
     assert read_table(Source(where=path, class_names={0: "no", 1: "yes"})).labels == ("yes", "no")
 
 
@@ -205,7 +204,7 @@ def test_a_saved_hugging_face_folder_is_read_with_its_class_names(tmp_path: Path
     assert dataset.train.labels == ("yes", "yes")
     assert dataset.valid.texts == ("z",)
     with pytest.raises(DataError, match=r"no column 'txt'.*Did you mean 'text'"):
-        load(tmp_path / "saved", text_column="txt")
+        load(read_records(Source(where=tmp_path / "saved", text_column="txt")))
 
 
 def test_a_single_saved_table_without_splits_needs_a_class_split(tmp_path: Path) -> None:
@@ -236,7 +235,7 @@ def test_hub_names_go_to_load_dataset_without_any_permission_to_run_code(monkeyp
         return {"train": datasets.Dataset.from_dict({"text": ["x", "y"], "label": ["a", "b"]})}
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    records = read_records("hf:some/name", config="small", revision="abc")
+    records = read_records(Source(where="hf:some/name", config="small", revision="abc"))
     assert records.labels == ("a", "b")
     assert asked == [(("some/name", "small"), {"revision": "abc"})]
 

@@ -11,9 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openprompt_meta.config.keys import describe
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_yaml

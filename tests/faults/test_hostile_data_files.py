@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.cli import main
-from openprompt_meta.data.label_words import read_label_words
-from openprompt_meta.data.loading import load
-from openprompt_meta.data.readers.find import read_records
+from openprompt_meta.data.classes import read_label_words
+from openprompt_meta.data.loading import load, read_records
 from openprompt_meta.errors import DataError
 from tests.helpers.hostile import billion_laughs
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from openprompt_meta.config.keys import Key, describe
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import Key, RunConfig, describe
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.sections import choices, mismatch

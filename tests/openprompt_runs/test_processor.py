@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.errors import DataError
-from openprompt_meta.openprompt_runs.processor import DemoIntentsProcessor, JsonlFolderProcessor
+from openprompt_meta.openprompt_runs.run import DemoIntentsProcessor, JsonlFolderProcessor
 from tests.helpers.openprompt_runs import CLASSES, write_folder
 
 pytestmark = pytest.mark.prompts

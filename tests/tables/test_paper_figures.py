@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.tables.definitions import TABLES, dataset_title, paper_figure, paper_millions
 
 
@@ -50,7 +50,7 @@ def test_what_the_paper_does_not_print_is_not_made_up() -> None:
 def test_metaprompter_is_the_papers_best_but_on_huffpost_with_one_shot() -> None:
     rows = [row.name for row in TABLES["main-5shot"].rows if row.paper is not None]
     for shot in (5, 1):
-        for dataset in KNOWN_SETS:
+        for dataset in KNOWN_DATASETS:
             figures = {row: figure.mean for row in rows if (figure := paper_figure("main", row, dataset, shot))}
             best = max(figures, key=figures.__getitem__)
             assert best == ("metaprompting+repverb" if (dataset, shot) == ("huffpost", 1) else "metaprompter")
@@ -58,7 +58,7 @@ def test_metaprompter_is_the_papers_best_but_on_huffpost_with_one_shot() -> None
 
 def test_the_verbalizers_keep_the_papers_order() -> None:
     for shot in (5, 1):
-        for dataset in KNOWN_SETS:
+        for dataset in KNOWN_DATASETS:
             figures = [paper_figure("verbalizers", row, dataset, shot) for row in ("warp", "protoverb", "repverb")]
             means = [figure.mean for figure in figures if figure is not None]
             assert len(means) == 3

@@ -10,8 +10,7 @@ import pytest
 
 from openprompt_meta.components import methods
 from openprompt_meta.config.loading import load_config
-from openprompt_meta.config.schema import MetaSection, RunConfig, component_sections
-from openprompt_meta.data.facts import KNOWN_SETS
+from openprompt_meta.config.schema import KNOWN_DATASETS, MetaSection, RunConfig, component_sections
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.methods.language_model import load_language_model
@@ -31,7 +30,7 @@ def row(table: str, name: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("dataset", KNOWN_SETS)
+@pytest.mark.parametrize("dataset", KNOWN_DATASETS)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("shot", [1, 5])
 def test_the_metaprompter_row_runs_what_the_shipped_yaml_runs(dataset: str, model: str, shot: int) -> None:

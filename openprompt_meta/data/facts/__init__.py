@@ -9,12 +9,11 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from openprompt_meta.data.splits import ClassSplit, class_split_from
+from openprompt_meta.config.schema import KNOWN_DATASETS
+from openprompt_meta.data.classes import ClassSplit, class_split_from
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["KNOWN_SETS", "SetFacts", "SourceFile", "facts_of"]
-
-KNOWN_SETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
+__all__ = ["SetFacts", "SourceFile", "facts_of"]
 
 
 @dataclass(frozen=True)
@@ -48,22 +47,14 @@ class SetFacts:
     splits: Mapping[str, ClassSplit]
     label_words: Mapping[str, tuple[str, ...]]
 
-    def split(self, which: str) -> ClassSplit:
-        """The class lists of that name. :class:`DataError` if this set has none."""
-        if which not in self.splits:
-            raise DataError(
-                f"Data set {self.name!r} has no class lists {which!r}; it has {', '.join(self.splits)}."
-                + did_you_mean(which, self.splits)
-            )
-        return self.splits[which]
-
 
 @cache
 def facts_of(name: str) -> SetFacts:
-    """The facts of one of :data:`KNOWN_SETS`. :class:`DataError` for any other name."""
-    if name not in KNOWN_SETS:
+    """The facts of one of :data:`KNOWN_DATASETS`. :class:`DataError` for any other name."""
+    if name not in KNOWN_DATASETS:
         raise DataError(
-            f"{name!r} is not one of the known data sets, {', '.join(KNOWN_SETS)}." + did_you_mean(name, KNOWN_SETS)
+            f"{name!r} is not one of the known data sets, {', '.join(KNOWN_DATASETS)}."
+            + did_you_mean(name, KNOWN_DATASETS)
         )
     content = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     classes: dict[str, dict[str, object]] = content.pop("classes")

@@ -7,9 +7,9 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from openprompt_meta.data.classes import read_class_splits, read_label_words
 from openprompt_meta.data.dataset import SPLIT_NAMES
 from openprompt_meta.data.facts import facts_of
-from openprompt_meta.data.label_words import read_label_words
 from openprompt_meta.data.readers.records import (
     RecordBuilder,
     Records,
@@ -17,10 +17,8 @@ from openprompt_meta.data.readers.records import (
     column_of,
     split_name_of,
 )
-from openprompt_meta.data.splits import read_class_splits
 from openprompt_meta.errors import DataError
-from openprompt_meta.files import read_limited
-from openprompt_meta.json_files import parse_json
+from openprompt_meta.files import parse_json, read_limited
 
 __all__ = [
     "DEMO",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openprompt_meta.data.splits import ClassSplit
+from openprompt_meta.data.classes import ClassSplit
 from openprompt_meta.errors import DataError, did_you_mean
 
 __all__ = ["ClassNames", "RecordBuilder", "Records", "Source", "column_of", "split_name_of"]

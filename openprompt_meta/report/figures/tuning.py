@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.config.keys import describe
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.report.figure import (
     COLOURS,
     HATCHES,

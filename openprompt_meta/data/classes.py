@@ -1,17 +1,35 @@
-"""Which classes are for meta-training, validation and test: from a file, from the shipped lists, or at random."""
+"""What is known of classes: which split each one is for, and the words that stand for it.
+
+Both are read from a user's file, the data's own folder or the shipped lists; splits may also be drawn at random, and
+the words of a class are those of its name if nobody chose others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from openprompt_meta.config.yaml_file import read_yaml
 from openprompt_meta.data.dataset import SPLIT_NAMES
 from openprompt_meta.data.episodes import seeded_sample
-from openprompt_meta.errors import DataError, did_you_mean
-from openprompt_meta.json_files import read_json
+from openprompt_meta.errors import ConfigError, DataError, did_you_mean
+from openprompt_meta.files import read_json
 
-__all__ = ["ClassSplit", "class_split_from", "random_class_split", "read_class_splits"]
+__all__ = [
+    "ClassSplit",
+    "class_split_from",
+    "label_words_from",
+    "random_class_split",
+    "read_class_splits",
+    "read_label_words",
+    "resolve_label_words",
+    "text_of_words",
+    "words_of_class_name",
+]
 
 
 @dataclass(frozen=True)
@@ -102,3 +120,74 @@ def read_class_splits(path: Path) -> dict[str, ClassSplit]:
     return {
         name: class_split_from(lists, f"{path}, {name!r}") for name, lists in content.items() if name != "label_ids"
     }
+
+
+# -- label words ------------------------------------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+_MAX_NODES = 50_000  # words and classes in a YAML
+LabelWords = dict[str, tuple[str, ...]]
+
+
+def label_words_from(mapping: object, where: str) -> LabelWords:
+    """Class → words, from parsed JSON or YAML: a word or a list of words a class. :class:`DataError` otherwise."""
+    if not isinstance(mapping, Mapping):
+        raise DataError(f"{where}: expected a mapping from class to label words, found {type(mapping).__name__}.")
+    words: LabelWords = {}
+    for name, value in mapping.items():
+        entries = [value] if isinstance(value, str) else value
+        if (
+            not isinstance(name, str)
+            or not isinstance(entries, list | tuple)
+            or not entries
+            or not all(isinstance(word, str) and word.strip() for word in entries)
+        ):
+            # YAML reads a bare yes, no, on, off or 5 as something else than a word.
+            raise DataError(
+                f"{where}: label words of {name!r} are {value!r:.80}; expected a word or a list of words "
+                f"(in YAML, put yes, no, on, off and numbers into quotes)."
+            )
+        words[name] = tuple(word.strip() for word in entries)
+    return words
+
+
+def read_label_words(path: Path) -> LabelWords:
+    """Class → words from a ``.json``, ``.yaml`` or ``.yml`` file. :class:`DataError` if it cannot be read as such."""
+    try:
+        if path.suffix.lower() == ".json":
+            content = read_json(path)
+        elif path.suffix.lower() in {".yaml", ".yml"}:
+            content = read_yaml(path, _MAX_NODES).content
+        else:
+            raise DataError(f"Label words are read from .json, .yaml or .yml files, not from {path}.")
+    except FileNotFoundError:
+        raise DataError(f"There is no file of label words {path}.") from None
+    except ConfigError as error:  # of reading YAML, which already names file and line
+        raise DataError(str(error)) from None
+    return label_words_from(content, str(path))
+
+
+def words_of_class_name(name: str) -> tuple[str, ...]:
+    """The words inside a class name in lower case: ``"alarm/setTime_now"`` → ``("alarm", "set", "time", "now")``."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    words = [word.lower() for word in re.findall(r"[^\W_]+", spaced)]
+    return tuple(dict.fromkeys(words)) or (name,)
+
+
+def text_of_words(words: Iterable[str]) -> str:
+    """The words of a class as a text that an encoder can read."""
+    return ", ".join(word.strip() for word in words)
+
+
+def resolve_label_words(classes: Iterable[str], *sources: tuple[str, Mapping[str, tuple[str, ...]]]) -> LabelWords:
+    """Words for every class, from the first of the named ``sources`` that has it, else from the class's own name."""
+    found: LabelWords = {}
+    used: Counter[str] = Counter()
+    for name in classes:
+        last_resort = ("the class's own name", {name: words_of_class_name(name)})
+        origin, words = next(source for source in (*sources, last_resort) if name in source[1])
+        found[name] = words[name]
+        used[origin] += 1
+    logger.info("label words: %s", ", ".join(f"{count} from {origin}" for origin, count in used.items()))
+    return found
