@@ -18,10 +18,10 @@ from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.cells import Cell, CellState, digest, look_up, recorded_seconds
 
 __all__ = [
-    "Estimate",
-    "Estimator",
     "PlannedCell",
     "Speed",
+    "TimeEstimate",
+    "TimeEstimator",
     "plan",
     "seconds_for",
     "time_one_iteration",
@@ -44,14 +44,14 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     """About how long a cell will take, and where that is from."""
 
     seconds: float | None
     source: str
 
 
-class Estimator:
+class TimeEstimator:
     """Estimates for the cells of a table, each kind of cell measured once at most.
 
     Args:
@@ -68,15 +68,15 @@ class Estimator:
             if total is not None:
                 self._speeds[_kind_of(config)] = _speed(config, run, total), f"finished cell {run.name}"
 
-    def __call__(self, cell: Cell) -> Estimate:
+    def __call__(self, cell: Cell) -> TimeEstimate:
         """About how long the cell will take from its beginning."""
         if cell.config is None:
-            return Estimate(None, "cannot be run")
+            return TimeEstimate(None, "cannot be run")
         kind = _kind_of(cell.config)
         if kind not in self._speeds:
             self._speeds[kind] = self._trial(cell.config)
         speed, source = self._speeds[kind]
-        return Estimate(None if speed is None else seconds_for(cell.config, speed), source)
+        return TimeEstimate(None if speed is None else seconds_for(cell.config, speed), source)
 
     def _trial(self, config: RunConfig) -> tuple[Speed | None, str]:
         if not self.measure:
@@ -147,7 +147,7 @@ class PlannedCell:
 
     cell: Cell
     action: str
-    estimate: Estimate | None = None
+    estimate: TimeEstimate | None = None
     reason: str | None = None
 
 
@@ -159,7 +159,7 @@ def plan(cells: Sequence[Cell], folder: Path, measure: bool = True) -> list[Plan
         folder: where finished cells are.
         measure: time one iteration where there is no finished cell to learn from.
     """
-    estimator = Estimator(folder, measure)
+    estimator = TimeEstimator(folder, measure)
     planned: list[PlannedCell] = []
     seen: set[Path] = set()
     for cell, state in look_up(cells).items():
