@@ -121,7 +121,7 @@ def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace
     for one in planned:
         print(f"{one.action:<7} {one.cell}{_explained(one)}")
     counts = {action: sum(one.action == action for one in planned) for action in ("run", "go on", "reuse", "refuse")}
-    unknown = sum(one.estimate is not None and one.estimate.seconds is None for one in planned)
+    unknown = sum(one.source is not None and one.seconds is None for one in planned)
     print(
         f"{counts['run']} cells to run, {counts['go on']} to go on with, {counts['reuse']} finished, "
         f"{counts['refuse']} refused; about {_duration(total_seconds(planned))} on this machine"
@@ -133,10 +133,9 @@ def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace
 def _explained(one: PlannedCell) -> str:
     if one.reason is not None:
         return f": {one.reason}"
-    if one.estimate is None:
+    if one.source is None:
         return ""
-    seconds = one.estimate.seconds
-    return f": {'?' if seconds is None else 'about ' + _duration(seconds)} ({one.estimate.source})"
+    return f": {'?' if one.seconds is None else 'about ' + _duration(one.seconds)} ({one.source})"
 
 
 def _planned_record(one: PlannedCell) -> dict[str, object]:
@@ -147,8 +146,8 @@ def _planned_record(one: PlannedCell) -> dict[str, object]:
         "seed": one.cell.seed,
         "folder": None if one.cell.config is None else str(one.cell.folder),
         "action": one.action,
-        "seconds": None if one.estimate is None else one.estimate.seconds,
-        "source": None if one.estimate is None else one.estimate.source,
+        "seconds": one.seconds,
+        "source": one.source,
         "reason": one.reason,
     }
 

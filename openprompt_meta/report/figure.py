@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -12,9 +13,26 @@ from openprompt_meta.report.numbers_cache import NumbersCache
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FigureKind"]
+__all__ = ["FigureKind", "FigureNumbers"]
 
-Numbers = TypeVar("Numbers")
+
+class FigureNumbers(ABC):
+    """What a figure shows: a dataclass of plain values, lists, dictionaries and such dataclasses."""
+
+    @abstractmethod
+    def draw(self) -> Figure:
+        """The picture."""
+
+    @abstractmethod
+    def caption(self) -> str:
+        """What it says in words."""
+
+    def table(self) -> list[list[str]]:
+        """The numbers as rows of words, headings first, where a reader wants them as such."""
+        return []
+
+
+Numbers = TypeVar("Numbers", bound=FigureNumbers)
 
 
 @dataclass(frozen=True)
@@ -27,11 +45,8 @@ class FigureKind(Generic[Numbers]):
         question: what a reader learns from it, a sentence.
         numbers: the dataclass of what it shows.
         measure: computes it from runs; each such figure of ``several`` runs takes any number, the others one.
-        draw: the picture.
-        caption: what it says in words, from its numbers.
         several: whether it compares runs.
         fits: whether a report on these runs should have it.
-        table: the numbers as rows of words, headings first, where a reader wants them as such.
     """
 
     name: str
@@ -39,11 +54,8 @@ class FigureKind(Generic[Numbers]):
     question: str
     numbers: type[Numbers]
     measure: Callable[[Sequence[FinishedRun], NumbersCache], Numbers]
-    draw: Callable[[Numbers], Figure]
-    caption: Callable[[Numbers], str]
     several: bool = False
     fits: Callable[[Sequence[FinishedRun]], bool] = lambda runs: True
-    table: Callable[[Numbers], list[list[str]]] = lambda numbers: []
 
     def from_runs(self, runs: Sequence[FinishedRun], cache: NumbersCache, stem: str | None = None) -> Numbers:
         """The numbers, from the cache's file of that stem if they are there."""

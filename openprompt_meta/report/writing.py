@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from openprompt_meta.components import figures
 from openprompt_meta.errors import CompatibilityError, OpenPromptMetaError, RunError, did_you_mean
 from openprompt_meta.files import write_atomic
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.figures.comparison import BASELINES
 from openprompt_meta.report.finished_run import FinishedRun, open_runs
 from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
@@ -22,7 +22,7 @@ __all__ = ["PAGE", "default_folder", "plot", "write_report"]
 
 PAGE = "report.html"
 FIGURES_FOLDER = "figures"
-Numbers = TypeVar("Numbers")
+Numbers = TypeVar("Numbers", bound=FigureNumbers)
 
 
 def default_folder(paths: Sequence[str | Path]) -> Path:
@@ -133,10 +133,10 @@ def _make(
     command = _command(f"plot {kind.name}", [run.folder.path for run in runs], cache.options)
     with styled():
         numbers = kind.from_runs(runs, cache, stem)
-        files = rendered(kind.draw(numbers), command)
+        files = rendered(numbers.draw(), command)
     for suffix, content in files.items():
         write_atomic(cache.folder / f"{stem}.{suffix}", content)
-    return numbers, Picture(label, files["svg"], kind.caption(numbers), command, kind.table(numbers))
+    return numbers, Picture(label, files["svg"], numbers.caption(), command, numbers.table())
 
 
 def _kind(name: str) -> FigureKind[Any]:

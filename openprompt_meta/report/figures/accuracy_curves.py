@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, by_setting
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import PERCENT, canvas, curve, log_axis
@@ -32,11 +32,28 @@ class PoolSizeCurve:
 
 
 @dataclass(frozen=True)
-class PoolSizeCurves:
+class PoolSizeCurves(FigureNumbers):
     """Accuracy against one key of the prompt pool."""
 
     key: str
     curves: list[PoolSizeCurve]
+
+    def draw(self) -> Figure:
+        """A curve for each kind of task with 95 % intervals over tasks, on a log scale."""
+        figure, panel = canvas(5.2, 3.3)
+        for number, one in enumerate(self.curves):
+            curve(panel, number, one.values, one.means, one.intervals, label=one.setting)
+        log_axis(panel, [value for one in self.curves for value in one.values], _AXES[self.key], base=2)
+        panel.set_ylabel(PERCENT)
+        panel.legend()
+        return figure
+
+    def caption(self) -> str:
+        best = []
+        for one in self.curves:
+            top = max(range(len(one.values)), key=lambda place: one.means[place])
+            best.append(f"{one.setting}: {100 * one.means[top]:.1f} % at {one.values[top]}")
+        return f"Test accuracy with 95 % intervals over tasks, one run a point. Highest: {'; '.join(best)}."
 
 
 _AXES = {"num_prompts": "prompts in the pool, K", "prompt_length": "positions of a prompt, $L_p$"}
@@ -59,25 +76,6 @@ def _measure_sizes(runs: Sequence[FinishedRun], key: str) -> PoolSizeCurves:
     return PoolSizeCurves(key, curves)
 
 
-def _draw_sizes(numbers: PoolSizeCurves) -> Figure:
-    """A curve for each kind of task with 95 % intervals over tasks, on a log scale."""
-    figure, panel = canvas(5.2, 3.3)
-    for number, one in enumerate(numbers.curves):
-        curve(panel, number, one.values, one.means, one.intervals, label=one.setting)
-    log_axis(panel, [value for one in numbers.curves for value in one.values], _AXES[numbers.key], base=2)
-    panel.set_ylabel(PERCENT)
-    panel.legend()
-    return figure
-
-
-def _caption_sizes(numbers: PoolSizeCurves) -> str:
-    best = []
-    for one in numbers.curves:
-        top = max(range(len(one.values)), key=lambda place: one.means[place])
-        best.append(f"{one.setting}: {100 * one.means[top]:.1f} % at {one.values[top]}")
-    return f"Test accuracy with 95 % intervals over tasks, one run a point. Highest: {'; '.join(best)}."
-
-
 def _against_pool_size(name: str, key: str, title: str) -> FigureKind[PoolSizeCurves]:
     return FigureKind(
         name,
@@ -85,8 +83,6 @@ def _against_pool_size(name: str, key: str, title: str) -> FigureKind[PoolSizeCu
         "How much does it matter?",
         PoolSizeCurves,
         lambda runs, cache: _measure_sizes(runs, key),
-        _draw_sizes,
-        _caption_sizes,
         several=True,
         fits=lambda runs: len({getattr(run.config.prompt_pool_template, key) for run in runs}) > 1,
     )
@@ -109,10 +105,35 @@ class ShotsCurve:
 
 
 @dataclass(frozen=True)
-class ShotsCurves:
+class ShotsCurves(FigureNumbers):
     """All runs."""
 
     curves: list[ShotsCurve]
+
+    def draw(self) -> Figure:
+        """A curve for each run with 95 % intervals over tasks, the trained number of shots filled."""
+        figure, panel = canvas(5.6, 3.4)
+        for number, one in enumerate(self.curves):
+            summaries = [summarise_tasks(values) for values in one.accuracies]
+            means, halves = [each.mean for each in summaries], [each.interval or 0.0 for each in summaries]
+            line = curve(panel, number, one.shots, means, halves, mfc="white", label=one.label)
+            trained = 100 * means[one.shots.index(one.trained_shots)]
+            panel.plot([one.trained_shots], [trained], line.get_marker(), color=line.get_color(), zorder=5)
+        log_axis(panel, [shot for one in self.curves for shot in one.shots], "support examples a class")
+        panel.set_ylabel(PERCENT)
+        panel.legend(loc="lower right")
+        return figure
+
+    def caption(self) -> str:
+        ends = []
+        for one in self.curves:
+            first, last = (summarise_tasks(one.accuracies[end]) for end in (0, -1))
+            ends.append(f"{one.label}: {first} % with {one.shots[0]}, {last} % with {one.shots[-1]}")
+        tasks = len(self.curves[0].accuracies[0])
+        return (
+            f"The first {tasks} test tasks with the same classes and queries and more and more examples; 95 % "
+            f"intervals over tasks. The pool was trained with the filled point's number. {'; '.join(ends)}."
+        )
 
 
 def _measure_shots(runs: Sequence[FinishedRun], cache: NumbersCache) -> ShotsCurves:
@@ -137,40 +158,11 @@ def _shots_curve(run: FinishedRun, cache: NumbersCache) -> ShotsCurve:
     return ShotsCurve(run.label, meta.shot, shots, accuracies)
 
 
-def _draw_shots(numbers: ShotsCurves) -> Figure:
-    """A curve for each run with 95 % intervals over tasks, the trained number of shots filled."""
-    figure, panel = canvas(5.6, 3.4)
-    for number, one in enumerate(numbers.curves):
-        summaries = [summarise_tasks(values) for values in one.accuracies]
-        means, halves = [each.mean for each in summaries], [each.interval or 0.0 for each in summaries]
-        line = curve(panel, number, one.shots, means, halves, mfc="white", label=one.label)
-        trained = 100 * means[one.shots.index(one.trained_shots)]
-        panel.plot([one.trained_shots], [trained], line.get_marker(), color=line.get_color(), zorder=5)
-    log_axis(panel, [shot for one in numbers.curves for shot in one.shots], "support examples a class")
-    panel.set_ylabel(PERCENT)
-    panel.legend(loc="lower right")
-    return figure
-
-
-def _caption_shots(numbers: ShotsCurves) -> str:
-    ends = []
-    for one in numbers.curves:
-        first, last = (summarise_tasks(one.accuracies[end]) for end in (0, -1))
-        ends.append(f"{one.label}: {first} % with {one.shots[0]}, {last} % with {one.shots[-1]}")
-    tasks = len(numbers.curves[0].accuracies[0])
-    return (
-        f"The first {tasks} test tasks with the same classes and queries and more and more examples; 95 % intervals "
-        f"over tasks. The pool was trained with the filled point's number. {'; '.join(ends)}."
-    )
-
-
 SHOTS = FigureKind(
     "shots",
     "Accuracy against shots",
     "How many examples a class are enough?",
     ShotsCurves,
     _measure_shots,
-    _draw_shots,
-    _caption_shots,
     several=True,
 )

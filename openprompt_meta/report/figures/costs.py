@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, meta_learner_of
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import COLOURS, HATCHES, canvas, note
@@ -26,12 +26,40 @@ __all__ = ["COSTS", "HeldForBackward"]
 
 
 @dataclass(frozen=True)
-class Costs:
+class Costs(FigureNumbers):
     """Seconds of the run as logged, seconds of one meta-iteration here and now, and bytes by what holds them."""
 
     run_seconds: dict[str, float]
     iteration_seconds: dict[str, float]
     bytes: dict[str, int]
+
+    def draw(self) -> Figure:
+        """Three panels: the whole run, one iteration, memory."""
+        figure, panels = canvas(10.2, 2.5, 1, 3)
+        mega = {name: size / 1e6 for name, size in self.bytes.items()}
+        parts = (
+            ("The run", self.run_seconds, "s", ".3g"),
+            ("One meta-iteration", self.iteration_seconds, "s", ".2g"),
+            ("Memory", mega, "MB", ".3g"),
+        )
+        for number, (panel, (title, values, unit, digits)) in enumerate(zip(panels, parts, strict=True)):
+            for row, (name, value) in enumerate(reversed(values.items())):
+                panel.barh(row, value, height=0.5, color=COLOURS[(3, 1, 5)[number]], hatch=HATCHES[number])
+                note(panel, f"{name}: {value:{digits}} {unit}", (0, row + 0.27), (2, 1), va="bottom", size=7.5)
+            panel.set_yticks([])
+            panel.grid(False, axis="y")
+            what = "memory" if unit == "MB" else "time"
+            panel.set(title=title, xlabel=f"{what}, {unit}", ylim=(-0.4, len(values) - 0.1))
+        return figure
+
+    def caption(self) -> str:
+        minutes, total = sum(self.run_seconds.values()) / 60, sum(self.bytes.values()) / 1e6
+        return (
+            f"Training and validation took {minutes:.1f} minutes, by the run's own log. One meta-iteration was taken "
+            f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass "
+            "is the most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not "
+            "counted."
+        )
 
 
 def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
@@ -132,33 +160,4 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _draw(numbers: Costs) -> Figure:
-    """Three panels: the whole run, one iteration, memory."""
-    figure, panels = canvas(10.2, 2.5, 1, 3)
-    mega = {name: size / 1e6 for name, size in numbers.bytes.items()}
-    parts = (
-        ("The run", numbers.run_seconds, "s", ".3g"),
-        ("One meta-iteration", numbers.iteration_seconds, "s", ".2g"),
-        ("Memory", mega, "MB", ".3g"),
-    )
-    for number, (panel, (title, values, unit, digits)) in enumerate(zip(panels, parts, strict=True)):
-        for row, (name, value) in enumerate(reversed(values.items())):
-            panel.barh(row, value, height=0.5, color=COLOURS[(3, 1, 5)[number]], hatch=HATCHES[number])
-            note(panel, f"{name}: {value:{digits}} {unit}", (0, row + 0.27), (2, 1), va="bottom", size=7.5)
-        panel.set_yticks([])
-        panel.grid(False, axis="y")
-        what = "memory" if unit == "MB" else "time"
-        panel.set(title=title, xlabel=f"{what}, {unit}", ylim=(-0.4, len(values) - 0.1))
-    return figure
-
-
-def _caption(numbers: Costs) -> str:
-    minutes, total = sum(numbers.run_seconds.values()) / 60, sum(numbers.bytes.values()) / 1e6
-    return (
-        f"Training and validation took {minutes:.1f} minutes, by the run's own log. One meta-iteration was taken "
-        f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass is "
-        "the most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not counted."
-    )
-
-
-COSTS = FigureKind("costs", "Time and memory", "Where do time and memory go?", Costs, _measure, _draw, _caption)
+COSTS = FigureKind("costs", "Time and memory", "Where do time and memory go?", Costs, _measure)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from openprompt_meta.components import verbalizers
 from openprompt_meta.learners.task import Task
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, learner_of, query_accuracy
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import COLOURS, canvas
@@ -47,7 +47,7 @@ class VerbalizerMap:
 
 
 @dataclass(frozen=True)
-class LabelMap:
+class LabelMap(FigureNumbers):
     """The task: support texts first, then queries, with their labels."""
 
     seed: int
@@ -55,6 +55,41 @@ class LabelMap:
     classes: list[str]
     labels: list[int]
     maps: list[VerbalizerMap]
+
+    def draw(self) -> Figure:
+        """Crosses are texts, circles label embeddings; classes by colour, and by their number in the circle."""
+        figure, panels = canvas(10.2, 4.1, 1, len(self.maps))
+        labels = np.array(self.labels)
+        for panel, one in zip(panels, self.maps, strict=True):
+            texts, circles = np.array(one.texts), np.array(one.label_embeddings)
+            for number, name in enumerate(self.classes):
+                colour, cross = COLOURS[number % len(COLOURS)], CROSSES[number % len(CROSSES)]
+                own = texts[labels == number].T
+                panel.scatter(*own, marker=cross, s=28, lw=1.1, color=colour, label=f"{number + 1} {name}")
+            for number, place in enumerate(circles):
+                colour = COLOURS[number % len(COLOURS)]
+                panel.scatter(*place, marker="o", s=150, fc="white", ec=colour, lw=2.2, zorder=3)
+                panel.annotate(str(number + 1), place, ha="center", va="center", size=7.5, zorder=4)
+            panel.set(xticks=[], yticks=[], title=one.name)
+            panel.spines[:].set_visible(True)
+            panel.set_xlabel(
+                f"silhouette {one.silhouette:.2f}\nlabel to its class {one.label_distance:.2f} (cosine distance)\n"
+                f"query accuracy {100 * one.accuracy:.0f} %"
+            )
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+        return figure
+
+    def caption(self) -> str:
+        best = max(self.maps, key=lambda one: one.silhouette)
+        nearest = min(self.maps, key=lambda one: one.label_distance)
+        return (
+            f"t-SNE (cosine) of test task {self.task}, seed {self.seed}: [MASK] features of support and query texts "
+            "(crosses) and label embeddings (circles, numbered by class). Each verbalizer adapts this run's pool to "
+            "the same task, WARP and ProtoVerb with the settings of this run's configuration; ProtoVerb's features "
+            "are those after its projection. Only neighbourhoods mean something on the plane; the figures below are "
+            f"of the full space. Best separated: {best.name} (silhouette {best.silhouette:.2f}); label embeddings "
+            f"nearest to their classes: {nearest.name} ({nearest.label_distance:.2f})."
+        )
 
 
 def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> LabelMap:
@@ -134,49 +169,6 @@ def label_distance(features: np.ndarray, label_embeddings: np.ndarray, labels: n
     return float((1 - (features * label_embeddings[labels]).sum(axis=1)).mean())
 
 
-def _draw(numbers: LabelMap) -> Figure:
-    """Crosses are texts, circles label embeddings; classes by colour, and by their number in the circle."""
-    figure, panels = canvas(10.2, 4.1, 1, len(numbers.maps))
-    labels = np.array(numbers.labels)
-    for panel, one in zip(panels, numbers.maps, strict=True):
-        texts, circles = np.array(one.texts), np.array(one.label_embeddings)
-        for number, name in enumerate(numbers.classes):
-            colour, cross = COLOURS[number % len(COLOURS)], CROSSES[number % len(CROSSES)]
-            own = texts[labels == number].T
-            panel.scatter(*own, marker=cross, s=28, lw=1.1, color=colour, label=f"{number + 1} {name}")
-        for number, place in enumerate(circles):
-            colour = COLOURS[number % len(COLOURS)]
-            panel.scatter(*place, marker="o", s=150, fc="white", ec=colour, lw=2.2, zorder=3)
-            panel.annotate(str(number + 1), place, ha="center", va="center", size=7.5, zorder=4)
-        panel.set(xticks=[], yticks=[], title=one.name)
-        panel.spines[:].set_visible(True)
-        panel.set_xlabel(
-            f"silhouette {one.silhouette:.2f}\nlabel to its class {one.label_distance:.2f} (cosine distance)\n"
-            f"query accuracy {100 * one.accuracy:.0f} %"
-        )
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return figure
-
-
-def _caption(numbers: LabelMap) -> str:
-    best = max(numbers.maps, key=lambda one: one.silhouette)
-    nearest = min(numbers.maps, key=lambda one: one.label_distance)
-    return (
-        f"t-SNE (cosine) of test task {numbers.task}, seed {numbers.seed}: [MASK] features of support and query texts "
-        "(crosses) and label embeddings (circles, numbered by class). Each verbalizer adapts this run's pool to the "
-        "same task, WARP and ProtoVerb with the settings of this run's configuration; ProtoVerb's features are those "
-        "after its projection. Only neighbourhoods mean something on the plane; the figures below are of the full "
-        f"space. Best separated: {best.name} (silhouette {best.silhouette:.2f}); label embeddings nearest to their "
-        f"classes: {nearest.name} ({nearest.label_distance:.2f})."
-    )
-
-
 LABEL_MAP = FigureKind(
-    "label-map",
-    "Texts and label embeddings",
-    "Do label embeddings sit among their texts?",
-    LabelMap,
-    _measure,
-    _draw,
-    _caption,
+    "label-map", "Texts and label embeddings", "Do label embeddings sit among their texts?", LabelMap, _measure
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, learner_of, query_accuracy
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import COLOURS, PERCENT, canvas, line_style, percents
@@ -38,10 +38,49 @@ class SeedCurve:
 
 
 @dataclass(frozen=True)
-class TrainingCurves:
+class TrainingCurves(FigureNumbers):
     """All seeds of a run."""
 
     curves: list[SeedCurve]
+
+    def draw(self) -> Figure:
+        """Loss on the left, accuracy on the right."""
+        figure, (left, right) = canvas(8.6, 3.4, 1, 2)
+        alone = len(self.curves) == 1
+        for number, curve in enumerate(self.curves):
+            line = line_style(number)
+            of_seed = "" if alone else f", seed {curve.seed}"
+            window = max(1, len(curve.iterations) // 10)
+            if alone:
+                dots = {"marker": ".", "ls": "", "ms": 3, "color": "#bbbbbb"}
+                left.plot(curve.iterations, curve.losses, label="each training task", **dots)
+                right.plot(curve.iterations, percents(curve.accuracies), **dots)
+            training = f"training, mean of {window}{of_seed}" if window > 1 else f"training{of_seed}"
+            left.plot(curve.iterations, moving_mean(curve.losses, window), line, color=COLOURS[0], label=training)
+            right.plot(curve.iterations, percents(moving_mean(curve.accuracies, window)), line, color=COLOURS[0])
+            # The line tells seeds apart, or, of one seed, training and validation.
+            validation = {"ls": "--" if alone else line, "marker": "s", "ms": 4, "color": COLOURS[4]}
+            left.plot(curve.validated, curve.validation_losses, label=f"validation{of_seed}", **validation)
+            accuracies, halves = percents(curve.validation_accuracies), percents(curve.validation_intervals)
+            right.errorbar(curve.validated, accuracies, halves, capsize=3, **validation)
+            if curve.best_iteration in curve.validated:
+                best = accuracies[curve.validated.index(curve.best_iteration)]
+                star = {"ms": 17, "mew": 1.3, "mfc": "none", "mec": "black", "zorder": 9}
+                right.plot([curve.best_iteration], [best], "*", label=None if number else "chosen checkpoint", **star)
+        left.set(xlabel="meta-iteration", ylabel="query loss, nats", title="Loss after adaptation")
+        right.set(xlabel="meta-iteration", ylabel=PERCENT, title="Accuracy after adaptation", ylim=(0, 104))
+        highest = max(max(curve.losses + curve.validation_losses, default=1.0) for curve in self.curves)
+        left.set_ylim(0, 1.08 * highest)
+        left.legend()
+        right.legend()
+        return figure
+
+    def caption(self) -> str:
+        chosen = ", ".join(f"{curve.best_iteration} (seed {curve.seed})" for curve in self.curves)
+        return (
+            "Training tasks are of training classes, validation tasks of validation classes; bars are 95 % intervals "
+            f"over tasks. The checkpoint that was tested is that of iteration {chosen}, the best in validation."
+        )
 
 
 def _measure_training(runs: Sequence[FinishedRun], cache: NumbersCache) -> TrainingCurves:
@@ -70,55 +109,8 @@ def moving_mean(values: Sequence[float], window: int) -> list[float]:
     return [math.fsum(last) / len(last) for last in lasts]
 
 
-def _draw_training(numbers: TrainingCurves) -> Figure:
-    """Loss on the left, accuracy on the right."""
-    figure, (left, right) = canvas(8.6, 3.4, 1, 2)
-    alone = len(numbers.curves) == 1
-    for number, curve in enumerate(numbers.curves):
-        line = line_style(number)
-        of_seed = "" if alone else f", seed {curve.seed}"
-        window = max(1, len(curve.iterations) // 10)
-        if alone:
-            dots = {"marker": ".", "ls": "", "ms": 3, "color": "#bbbbbb"}
-            left.plot(curve.iterations, curve.losses, label="each training task", **dots)
-            right.plot(curve.iterations, percents(curve.accuracies), **dots)
-        training = f"training, mean of {window}{of_seed}" if window > 1 else f"training{of_seed}"
-        left.plot(curve.iterations, moving_mean(curve.losses, window), line, color=COLOURS[0], label=training)
-        right.plot(curve.iterations, percents(moving_mean(curve.accuracies, window)), line, color=COLOURS[0])
-        # The line tells seeds apart, or, of one seed, training and validation.
-        validation = {"ls": "--" if alone else line, "marker": "s", "ms": 4, "color": COLOURS[4]}
-        left.plot(curve.validated, curve.validation_losses, label=f"validation{of_seed}", **validation)
-        accuracies, halves = percents(curve.validation_accuracies), percents(curve.validation_intervals)
-        right.errorbar(curve.validated, accuracies, halves, capsize=3, **validation)
-        if curve.best_iteration in curve.validated:
-            best = accuracies[curve.validated.index(curve.best_iteration)]
-            star = {"ms": 17, "mew": 1.3, "mfc": "none", "mec": "black", "zorder": 9}
-            right.plot([curve.best_iteration], [best], "*", label=None if number else "chosen checkpoint", **star)
-    left.set(xlabel="meta-iteration", ylabel="query loss, nats", title="Loss after adaptation")
-    right.set(xlabel="meta-iteration", ylabel=PERCENT, title="Accuracy after adaptation", ylim=(0, 104))
-    highest = max(max(curve.losses + curve.validation_losses, default=1.0) for curve in numbers.curves)
-    left.set_ylim(0, 1.08 * highest)
-    left.legend()
-    right.legend()
-    return figure
-
-
-def _caption_training(numbers: TrainingCurves) -> str:
-    chosen = ", ".join(f"{curve.best_iteration} (seed {curve.seed})" for curve in numbers.curves)
-    return (
-        "Training tasks are of training classes, validation tasks of validation classes; bars are 95 % intervals over "
-        f"tasks. The checkpoint that was tested is that of iteration {chosen}, the best in validation."
-    )
-
-
 TRAINING = FigureKind(
-    "training",
-    "Training and validation",
-    "Did it learn, and when was it best?",
-    TrainingCurves,
-    _measure_training,
-    _draw_training,
-    _caption_training,
+    "training", "Training and validation", "Did it learn, and when was it best?", TrainingCurves, _measure_training
 )
 
 # -- what adaptation does to a task -----------------------------------------------------------------------------------
@@ -128,7 +120,7 @@ MOST_TASKS = 20
 
 
 @dataclass(frozen=True)
-class InnerLoopCurves:
+class InnerLoopCurves(FigureNumbers):
     """``support_losses[t][j]``, ``query_losses[t][j]`` and ``accuracies[t][j]`` of task t after j inner steps."""
 
     seed: int
@@ -136,6 +128,29 @@ class InnerLoopCurves:
     support_losses: list[list[float]]
     query_losses: list[list[float]]
     accuracies: list[list[float]]
+
+    def draw(self) -> Figure:
+        """Losses on the left, accuracy on the right: the mean over tasks in a band of the middle four fifths."""
+        figure, (left, right) = canvas(8.6, 3.2, 1, 2)
+        _band(left, self.support_losses, COLOURS[0], "o", "-", "support")
+        _band(left, self.query_losses, COLOURS[4], "s", "--", "query")
+        _band(right, [percents(row) for row in self.accuracies], COLOURS[4], "s", "--", "query")
+        for panel in (left, right):
+            panel.axvline(self.configured_steps, color="black", lw=0.8, ls=":", label="steps that the run takes")
+            panel.set_xlabel("inner steps taken")
+            panel.set_xticks(range(len(self.accuracies[0])))
+            panel.legend(loc="best")
+        left.set(ylabel="loss, nats", title="Loss of a test task", ylim=(0, None))
+        right.set(ylabel=PERCENT, title="Accuracy of a test task")
+        return figure
+
+    def caption(self) -> str:
+        accuracies = np.array(self.accuracies).mean(axis=0)
+        return (
+            f"Mean over {len(self.accuracies)} test tasks (seed {self.seed}); bands hold the middle 80 % of them. "
+            f"Without a step accuracy is {100 * accuracies[0]:.1f} %, after the run's {self.configured_steps} it is "
+            f"{100 * accuracies[self.configured_steps]:.1f} %."
+        )
 
 
 def _measure_inner_loop(runs: Sequence[FinishedRun], cache: NumbersCache) -> InnerLoopCurves:
@@ -168,22 +183,6 @@ def _measure_inner_loop(runs: Sequence[FinishedRun], cache: NumbersCache) -> Inn
     return curves
 
 
-def _draw_inner_loop(numbers: InnerLoopCurves) -> Figure:
-    """Losses on the left, accuracy on the right: the mean over tasks in a band of the middle four fifths."""
-    figure, (left, right) = canvas(8.6, 3.2, 1, 2)
-    _band(left, numbers.support_losses, COLOURS[0], "o", "-", "support")
-    _band(left, numbers.query_losses, COLOURS[4], "s", "--", "query")
-    _band(right, [percents(row) for row in numbers.accuracies], COLOURS[4], "s", "--", "query")
-    for panel in (left, right):
-        panel.axvline(numbers.configured_steps, color="black", lw=0.8, ls=":", label="steps that the run takes")
-        panel.set_xlabel("inner steps taken")
-        panel.set_xticks(range(len(numbers.accuracies[0])))
-        panel.legend(loc="best")
-    left.set(ylabel="loss, nats", title="Loss of a test task", ylim=(0, None))
-    right.set(ylabel=PERCENT, title="Accuracy of a test task")
-    return figure
-
-
 def _band(panel: Any, rows: list[list[float]], colour: str, marker: str, line: str, name: str) -> None:
     values = np.array(rows)
     steps = range(values.shape[1])
@@ -192,21 +191,6 @@ def _band(panel: Any, rows: list[list[float]], colour: str, marker: str, line: s
     panel.plot(steps, values.mean(axis=0), line, marker=marker, ms=4, color=colour, label=name)
 
 
-def _caption_inner_loop(numbers: InnerLoopCurves) -> str:
-    accuracies = np.array(numbers.accuracies).mean(axis=0)
-    return (
-        f"Mean over {len(numbers.accuracies)} test tasks (seed {numbers.seed}); bands hold the middle 80 % of them. "
-        f"Without a step accuracy is {100 * accuracies[0]:.1f} %, after the run's {numbers.configured_steps} it is "
-        f"{100 * accuracies[numbers.configured_steps]:.1f} %."
-    )
-
-
 INNER_LOOP = FigureKind(
-    "inner-loop",
-    "Inner loop",
-    "What does adaptation to a task do?",
-    InnerLoopCurves,
-    _measure_inner_loop,
-    _draw_inner_loop,
-    _caption_inner_loop,
+    "inner-loop", "Inner loop", "What does adaptation to a task do?", InnerLoopCurves, _measure_inner_loop
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import COLOURS, PERCENT, canvas, heat_map, percents
@@ -21,7 +21,6 @@ __all__ = [
     "CLASSES",
     "CONFUSION",
     "TASKS",
-    "Confusion",
     "RunPredictions",
     "TaskPredictions",
     "calibrate",
@@ -82,12 +81,34 @@ def _predict(run: FinishedRun, cache: NumbersCache) -> RunPredictions:
 
 
 @dataclass(frozen=True)
-class TaskAccuracies:
+class TaskAccuracies(FigureNumbers):
     """Accuracy of every test task by seed, as shares; ``hardest`` are numbers of tasks of the first seed."""
 
     by_seed: dict[int, list[float]]
     hardest: list[int]
     chance: float
+
+    def draw(self) -> Figure:
+        """A histogram over all tasks of all seeds."""
+        figure, panel = canvas(6.2, 3.0)
+        values = [value for of_seed in self.by_seed.values() for value in percents(of_seed)]
+        low = max(0, 5 * math.floor(min(values) / 5) - 5)
+        panel.hist(values, bins=range(low, 106, 5), color=COLOURS[3])
+        mean = math.fsum(values) / len(values)
+        panel.axvline(mean, color="black", ls="--", label=f"mean {mean:.1f} %")
+        if 100 * self.chance >= low:
+            panel.axvline(100 * self.chance, color="black", ls=":", label=f"chance {100 * self.chance:.0f} %")
+        panel.set(xlabel=f"{PERCENT}, of one task", ylabel="test tasks", xlim=(low, 102))
+        panel.yaxis.get_major_locator().set_params(integer=True)
+        panel.legend()
+        return figure
+
+    def caption(self) -> str:
+        pooled = summarise_tasks([value for of_seed in self.by_seed.values() for value in of_seed])
+        return (
+            f"{pooled.tasks} test tasks of unseen classes, {pooled} % on average (95 % interval). The hardest of the "
+            f"first seed are tasks {', '.join(map(str, self.hardest))}."
+        )
 
 
 def _measure_tasks(runs: Sequence[FinishedRun], cache: NumbersCache) -> TaskAccuracies:
@@ -97,50 +118,48 @@ def _measure_tasks(runs: Sequence[FinishedRun], cache: NumbersCache) -> TaskAccu
     return TaskAccuracies(run.accuracies, hardest, 1 / run.config.meta.way)
 
 
-def _draw_tasks(numbers: TaskAccuracies) -> Figure:
-    """A histogram over all tasks of all seeds."""
-    figure, panel = canvas(6.2, 3.0)
-    values = [value for of_seed in numbers.by_seed.values() for value in percents(of_seed)]
-    low = max(0, 5 * math.floor(min(values) / 5) - 5)
-    panel.hist(values, bins=range(low, 106, 5), color=COLOURS[3])
-    mean = math.fsum(values) / len(values)
-    panel.axvline(mean, color="black", ls="--", label=f"mean {mean:.1f} %")
-    if 100 * numbers.chance >= low:
-        panel.axvline(100 * numbers.chance, color="black", ls=":", label=f"chance {100 * numbers.chance:.0f} %")
-    panel.set(xlabel=f"{PERCENT}, of one task", ylabel="test tasks", xlim=(low, 102))
-    panel.yaxis.get_major_locator().set_params(integer=True)
-    panel.legend()
-    return figure
-
-
-def _caption_tasks(numbers: TaskAccuracies) -> str:
-    pooled = summarise_tasks([value for of_seed in numbers.by_seed.values() for value in of_seed])
-    return (
-        f"{pooled.tasks} test tasks of unseen classes, {pooled} % on average (95 % interval). The hardest of the "
-        f"first seed are tasks {', '.join(map(str, numbers.hardest))}."
-    )
-
-
 TASKS = FigureKind(
-    "tasks",
-    "Accuracy task by task",
-    "How much does it depend on the task?",
-    TaskAccuracies,
-    _measure_tasks,
-    _draw_tasks,
-    _caption_tasks,
+    "tasks", "Accuracy task by task", "How much does it depend on the task?", TaskAccuracies, _measure_tasks
 )
 
 # -- accuracy class by class ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ClassAccuracies:
+class ClassAccuracies(FigureNumbers):
     """``recalls[c]`` holds, for each evaluated task with class c, the share of its texts that were recognised."""
 
     seed: int
     classes: list[str]
     recalls: list[list[float]]
+
+    def draw(self) -> Figure:
+        """A row for each class: every task as a dot, their spread as a box, the hardest class below."""
+        figure, panel = canvas(6.6, 0.9 + 0.28 * len(self.classes))
+        rows = [percents(values) for values in self.recalls]
+        boxes = panel.boxplot(
+            rows,
+            orientation="horizontal",
+            whis=(0, 100),
+            widths=0.6,
+            patch_artist=True,
+            showmeans=True,
+            meanprops={"marker": "D", "markerfacecolor": "black", "markeredgecolor": "black", "markersize": 4},
+            medianprops={"color": "black"},
+        )
+        for box in boxes["boxes"]:
+            box.set(facecolor=COLOURS[3], alpha=0.6)
+        names = [f"{name} ({len(values)})" for name, values in zip(self.classes, rows, strict=True)]
+        panel.set_yticks(range(1, len(rows) + 1), names)
+        panel.set(xlabel="texts of the class recognised in a task, %", xlim=(-2, 102))
+        return figure
+
+    def caption(self) -> str:
+        return (
+            "Share of a class's query texts that were recognised, over the tasks that it was drawn for (their number "
+            f"in brackets; seed {self.seed}). Boxes are quartiles, whiskers the extremes, diamonds means. Hardest: "
+            f"{self.classes[0]}; easiest: {self.classes[-1]}."
+        )
 
 
 def _measure_classes(runs: Sequence[FinishedRun], cache: NumbersCache) -> ClassAccuracies:
@@ -155,51 +174,15 @@ def _measure_classes(runs: Sequence[FinishedRun], cache: NumbersCache) -> ClassA
     return ClassAccuracies(predicted.seed, names, [recalls[name] for name in names])
 
 
-def _draw_classes(numbers: ClassAccuracies) -> Figure:
-    """A row for each class: every task as a dot, their spread as a box, the hardest class below."""
-    figure, panel = canvas(6.6, 0.9 + 0.28 * len(numbers.classes))
-    rows = [percents(values) for values in numbers.recalls]
-    boxes = panel.boxplot(
-        rows,
-        orientation="horizontal",
-        whis=(0, 100),
-        widths=0.6,
-        patch_artist=True,
-        showmeans=True,
-        meanprops={"marker": "D", "markerfacecolor": "black", "markeredgecolor": "black", "markersize": 4},
-        medianprops={"color": "black"},
-    )
-    for box in boxes["boxes"]:
-        box.set(facecolor=COLOURS[3], alpha=0.6)
-    names = [f"{name} ({len(values)})" for name, values in zip(numbers.classes, rows, strict=True)]
-    panel.set_yticks(range(1, len(rows) + 1), names)
-    panel.set(xlabel="texts of the class recognised in a task, %", xlim=(-2, 102))
-    return figure
-
-
-def _caption_classes(numbers: ClassAccuracies) -> str:
-    return (
-        f"Share of a class's query texts that were recognised, over the tasks that it was drawn for (their number in "
-        f"brackets; seed {numbers.seed}). Boxes are quartiles, whiskers the extremes, diamonds means. Hardest: "
-        f"{numbers.classes[0]}; easiest: {numbers.classes[-1]}."
-    )
-
-
 CLASSES = FigureKind(
-    "classes",
-    "Accuracy class by class",
-    "Which classes are hard?",
-    ClassAccuracies,
-    _measure_classes,
-    _draw_classes,
-    _caption_classes,
+    "classes", "Accuracy class by class", "Which classes are hard?", ClassAccuracies, _measure_classes
 )
 
 # -- which class is taken for which -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Confusion:
+class Confusion(FigureNumbers):
     """``counts[t][p]``: texts of class t that were taken for p; ``chances[t][p]``: those for which p was on offer.
 
     A task offers a few of the classes only, so counts alone would say how often two classes met.
@@ -229,6 +212,24 @@ class Confusion:
         ]
         return sorted(pairs, key=lambda pair: (-pair[0], pair[1], pair[2]))
 
+    def draw(self) -> Figure:
+        """True classes down, predicted ones across."""
+        many = len(self.classes)
+        figure, panel = canvas(2.8 + 0.42 * many, max(3.0, 1.9 + 0.34 * many))
+        rates = [percents(row) for row in self.rates]
+        digits = 0 if many <= 20 else None
+        heat_map(panel, rates, self.classes, self.classes, "share of texts, %", digits, vmin=0)
+        panel.tick_params(axis="x", rotation=90)
+        panel.set(xlabel="taken for", ylabel="true class")
+        return figure
+
+    def caption(self) -> str:
+        worst = "; ".join(f"{true} for {taken} ({100 * rate:.0f} %)" for rate, true, taken in self.worst[:3])
+        return (
+            "Of the texts of a class, in tasks that offered the other class too, the share that was taken for it "
+            f"(seed {self.seed}). " + (f"Most often taken: {worst}." if worst else "There was no confusion at all.")
+        )
+
 
 def _measure_confusion(runs: Sequence[FinishedRun], cache: NumbersCache) -> Confusion:
     (run,) = runs
@@ -246,35 +247,7 @@ def _measure_confusion(runs: Sequence[FinishedRun], cache: NumbersCache) -> Conf
     return Confusion(predicted.seed, classes, counts, chances)
 
 
-def _draw_confusion(numbers: Confusion) -> Figure:
-    """True classes down, predicted ones across."""
-    many = len(numbers.classes)
-    figure, panel = canvas(2.8 + 0.42 * many, max(3.0, 1.9 + 0.34 * many))
-    rates = [percents(row) for row in numbers.rates]
-    digits = 0 if many <= 20 else None
-    heat_map(panel, rates, numbers.classes, numbers.classes, "share of texts, %", digits, vmin=0)
-    panel.tick_params(axis="x", rotation=90)
-    panel.set(xlabel="taken for", ylabel="true class")
-    return figure
-
-
-def _caption_confusion(numbers: Confusion) -> str:
-    worst = "; ".join(f"{true} for {taken} ({100 * rate:.0f} %)" for rate, true, taken in numbers.worst[:3])
-    return (
-        "Of the texts of a class, in tasks that offered the other class too, the share that was taken for it (seed "
-        f"{numbers.seed}). " + (f"Most often taken: {worst}." if worst else "There was no confusion at all.")
-    )
-
-
-CONFUSION = FigureKind(
-    "confusion",
-    "Confusions",
-    "What is taken for what?",
-    Confusion,
-    _measure_confusion,
-    _draw_confusion,
-    _caption_confusion,
-)
+CONFUSION = FigureKind("confusion", "Confusions", "What is taken for what?", Confusion, _measure_confusion)
 
 # -- whether predicted probabilities can be believed ------------------------------------------------------------------
 
@@ -282,7 +255,7 @@ BINS = 10
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(FigureNumbers):
     """Texts binned by the probability of the predicted class, equal widths from 0 to 1.
 
     Bin b holds ``counts[b]`` texts of mean probability ``confidences[b]`` and accuracy ``accuracies[b]``, both 0 if it
@@ -295,6 +268,33 @@ class Calibration:
     accuracies: list[float]
     error: float
     """Expected calibration error: mean over texts of |accuracy - confidence| of their bin."""
+
+    def draw(self) -> Figure:
+        """Accuracy against confidence above, how many texts below."""
+        figure, (above, below) = canvas(4.6, 4.6, 2, 1, sharex=True, height_ratios=(3, 1))
+        filled = [b for b, count in enumerate(self.counts) if count]
+        confidences, accuracies = percents(self.confidences), percents(self.accuracies)
+        above.plot([0, 100], [0, 100], ":", color="black", label="as good as it says")
+        above.plot(
+            [confidences[b] for b in filled], [accuracies[b] for b in filled], "-o", color=COLOURS[0], label="this run"
+        )
+        above.set(ylabel=PERCENT, ylim=(-3, 103), title=f"Expected calibration error {100 * self.error:.1f} points")
+        above.legend(loc="upper left")
+        width = 100 / len(self.counts)
+        below.bar([width * (b + 0.5) for b in range(len(self.counts))], self.counts, width, color=COLOURS[3])
+        below.set(xlabel="probability of the predicted class, %", ylabel="texts", xlim=(0, 102))
+        return figure
+
+    def caption(self) -> str:
+        total = sum(self.counts)
+        sure = math.fsum(c * n for c, n in zip(self.confidences, self.counts, strict=True)) / total
+        right = math.fsum(a * n for a, n in zip(self.accuracies, self.counts, strict=True)) / total
+        verdict = "too sure of itself" if sure > right else "less sure than it could be"
+        return (
+            f"{total} texts (seed {self.seed}). On average it says {100 * sure:.1f} % and is right in "
+            f"{100 * right:.1f} %: {verdict}. Expected calibration error {100 * self.error:.1f} points, "
+            f"in {len(self.counts)} bins."
+        )
 
 
 def calibrate(confidences: Sequence[float], hits: Sequence[bool], seed: int = 0) -> Calibration:
@@ -315,41 +315,6 @@ def _measure_calibration(runs: Sequence[FinishedRun], cache: NumbersCache) -> Ca
     return calibrate(confidences, [hit for task in predicted.tasks for hit in task.hits], predicted.seed)
 
 
-def _draw_calibration(numbers: Calibration) -> Figure:
-    """Accuracy against confidence above, how many texts below."""
-    figure, (above, below) = canvas(4.6, 4.6, 2, 1, sharex=True, height_ratios=(3, 1))
-    filled = [b for b, count in enumerate(numbers.counts) if count]
-    confidences, accuracies = percents(numbers.confidences), percents(numbers.accuracies)
-    above.plot([0, 100], [0, 100], ":", color="black", label="as good as it says")
-    above.plot(
-        [confidences[b] for b in filled], [accuracies[b] for b in filled], "-o", color=COLOURS[0], label="this run"
-    )
-    above.set(ylabel=PERCENT, ylim=(-3, 103), title=f"Expected calibration error {100 * numbers.error:.1f} points")
-    above.legend(loc="upper left")
-    width = 100 / len(numbers.counts)
-    below.bar([width * (b + 0.5) for b in range(len(numbers.counts))], numbers.counts, width, color=COLOURS[3])
-    below.set(xlabel="probability of the predicted class, %", ylabel="texts", xlim=(0, 102))
-    return figure
-
-
-def _caption_calibration(numbers: Calibration) -> str:
-    total = sum(numbers.counts)
-    sure = math.fsum(c * n for c, n in zip(numbers.confidences, numbers.counts, strict=True)) / total
-    right = math.fsum(a * n for a, n in zip(numbers.accuracies, numbers.counts, strict=True)) / total
-    verdict = "too sure of itself" if sure > right else "less sure than it could be"
-    return (
-        f"{total} texts (seed {numbers.seed}). On average it says {100 * sure:.1f} % and is right in "
-        f"{100 * right:.1f} %: {verdict}. Expected calibration error {100 * numbers.error:.1f} points, "
-        f"in {len(numbers.counts)} bins."
-    )
-
-
 CALIBRATION = FigureKind(
-    "calibration",
-    "Calibration",
-    "Can its probabilities be believed?",
-    Calibration,
-    _measure_calibration,
-    _draw_calibration,
-    _caption_calibration,
+    "calibration", "Calibration", "Can its probabilities be believed?", Calibration, _measure_calibration
 )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from openprompt_meta.errors import RunError
 from openprompt_meta.prompts.label_words import token_ids_of_words
-from openprompt_meta.report.figure import FigureKind
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, learner_of, pool_of
 from openprompt_meta.report.numbers_cache import NumbersCache
 from openprompt_meta.report.plotting import canvas, heat_map
@@ -27,7 +27,7 @@ __all__ = ["ATTENTION", "COSINE", "NEAREST"]
 
 
 @dataclass(frozen=True)
-class AttentionWeights:
+class AttentionWeights(FigureNumbers):
     """``weights[y][i]``: how much support texts of meta-training class y attend to prompt i, rows summing to one.
 
     The mean over tasks τ with class y of the mean over y's support texts of softmax(K q / √d_o), K being the keys as
@@ -38,6 +38,26 @@ class AttentionWeights:
     tasks: int
     classes: list[str]
     weights: list[list[float]]
+
+    def draw(self) -> Figure:
+        """Classes down, prompts across."""
+        prompts = len(self.weights[0])
+        figure, panel = canvas(3.4 + 0.42 * prompts, _height(self.classes))
+        digits = 2 if prompts <= 16 else None
+        heat_map(panel, self.weights, self.classes, _numbered(prompts), "average attention weight", digits, vmin=0)
+        panel.set(xlabel="prompt", ylabel="meta-training class")
+        return figure
+
+    def caption(self) -> str:
+        entropies = [-math.fsum(w * math.log(w) for w in row if w > 0) for row in self.weights]
+        used = math.exp(math.fsum(entropies) / len(entropies))
+        favourites = len({row.index(max(row)) for row in self.weights})
+        return (
+            f"Mean over {self.tasks} meta-training tasks (seed {self.seed}) of the attention of a class's support "
+            f"texts, with keys adapted to the task. Evenly spread it would be {1 / len(self.weights[0]):.3f} "
+            f"everywhere; a class uses {used:.1f} of {len(self.weights[0])} prompts (exponential of the entropy), and "
+            f"{favourites} of them are the favourite of some class."
+        )
 
 
 def _measure_attention(runs: Sequence[FinishedRun], cache: NumbersCache) -> AttentionWeights:
@@ -70,36 +90,8 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
     return [math.fsum(column) / len(rows) for column in zip(*rows, strict=True)]
 
 
-def _draw_attention(numbers: AttentionWeights) -> Figure:
-    """Classes down, prompts across."""
-    prompts = len(numbers.weights[0])
-    figure, panel = canvas(3.4 + 0.42 * prompts, _height(numbers.classes))
-    digits = 2 if prompts <= 16 else None
-    heat_map(panel, numbers.weights, numbers.classes, _numbered(prompts), "average attention weight", digits, vmin=0)
-    panel.set(xlabel="prompt", ylabel="meta-training class")
-    return figure
-
-
-def _caption_attention(numbers: AttentionWeights) -> str:
-    entropies = [-math.fsum(w * math.log(w) for w in row if w > 0) for row in numbers.weights]
-    used = math.exp(math.fsum(entropies) / len(entropies))
-    favourites = len({row.index(max(row)) for row in numbers.weights})
-    return (
-        f"Mean over {numbers.tasks} meta-training tasks (seed {numbers.seed}) of the attention of a class's support "
-        f"texts, with keys adapted to the task. Evenly spread it would be {1 / len(numbers.weights[0]):.3f} "
-        f"everywhere; a class uses {used:.1f} of {len(numbers.weights[0])} prompts (exponential of the entropy), and "
-        f"{favourites} of them are the favourite of some class."
-    )
-
-
 ATTENTION = FigureKind(
-    "attention",
-    "Attention by class",
-    "Which classes use which prompts?",
-    AttentionWeights,
-    _measure_attention,
-    _draw_attention,
-    _caption_attention,
+    "attention", "Attention by class", "Which classes use which prompts?", AttentionWeights, _measure_attention
 )
 
 
@@ -115,12 +107,41 @@ def _numbered(count: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ClassSimilarities:
+class ClassSimilarities(FigureNumbers):
     """``cosines[y][i][j]`` of prompt token θ_i^(j) with class y's embedding, the mean of its label words' tokens."""
 
     seed: int
     classes: list[str]
     cosines: list[list[list[float]]]
+
+    def draw(self) -> Figure:
+        """Classes down, prompt tokens (i, j) across."""
+        prompts, length = len(self.cosines[0]), len(self.cosines[0][0])
+        rows = [[value for prompt in of_class for value in prompt] for of_class in self.cosines]
+        figure, panel = canvas(max(5.0, 2.6 + 0.135 * prompts * length), _height(self.classes))
+        names = [f"({i},{j})" for i in _numbered(prompts) for j in _numbered(length)]
+        heat_map(panel, rows, self.classes, names, "cosine similarity", digits=None)
+        panel.tick_params(axis="x", rotation=90, labelsize=6)
+        for prompt in range(1, prompts):
+            panel.axvline(prompt * length - 0.5, color="white", lw=1.2)
+        panel.set(xlabel="prompt token (i, j): row j of prompt i", ylabel="meta-training class")
+        return figure
+
+    def caption(self) -> str:
+        pairs = sorted(
+            (
+                (value, name, i + 1, j + 1)
+                for name, of_class in zip(self.classes, self.cosines, strict=True)
+                for i, prompt in enumerate(of_class)
+                for j, value in enumerate(prompt)
+            ),
+            reverse=True,
+        )[:3]
+        nearest = "; ".join(f"{name} and ({i}, {j}), {value:.2f}" for value, name, i, j in pairs)
+        return (
+            "A class's embedding is the mean input embedding of its label words' tokens; prompts are those of the "
+            f"tested checkpoint (seed {self.seed}). Nearest: {nearest}."
+        )
 
 
 def _measure_cosines(runs: Sequence[FinishedRun], cache: NumbersCache) -> ClassSimilarities:
@@ -147,57 +168,53 @@ def _embedding(run: FinishedRun) -> Tensor:
     return embedding.detach().double().cpu()  # [V, d_i]
 
 
-def _draw_cosines(numbers: ClassSimilarities) -> Figure:
-    """Classes down, prompt tokens (i, j) across."""
-    prompts, length = len(numbers.cosines[0]), len(numbers.cosines[0][0])
-    rows = [[value for prompt in of_class for value in prompt] for of_class in numbers.cosines]
-    figure, panel = canvas(max(5.0, 2.6 + 0.135 * prompts * length), _height(numbers.classes))
-    names = [f"({i},{j})" for i in _numbered(prompts) for j in _numbered(length)]
-    heat_map(panel, rows, numbers.classes, names, "cosine similarity", digits=None)
-    panel.tick_params(axis="x", rotation=90, labelsize=6)
-    for prompt in range(1, prompts):
-        panel.axvline(prompt * length - 0.5, color="white", lw=1.2)
-    panel.set(xlabel="prompt token (i, j): row j of prompt i", ylabel="meta-training class")
-    return figure
-
-
-def _caption_cosines(numbers: ClassSimilarities) -> str:
-    pairs = sorted(
-        (
-            (value, name, i + 1, j + 1)
-            for name, of_class in zip(numbers.classes, numbers.cosines, strict=True)
-            for i, prompt in enumerate(of_class)
-            for j, value in enumerate(prompt)
-        ),
-        reverse=True,
-    )[:3]
-    nearest = "; ".join(f"{name} and ({i}, {j}), {value:.2f}" for value, name, i, j in pairs)
-    return (
-        "A class's embedding is the mean input embedding of its label words' tokens; prompts are those of the tested "
-        f"checkpoint (seed {numbers.seed}). Nearest: {nearest}."
-    )
-
-
 COSINE = FigureKind(
     "cosine",
     "Prompt tokens and classes",
     "Are prompts near to the classes that use them?",
     ClassSimilarities,
     _measure_cosines,
-    _draw_cosines,
-    _caption_cosines,
 )
 
 # -- prompt tokens and words: the paper's table -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NearestTokens:
+class NearestTokens(FigureNumbers):
     """``tokens[i][j]`` is the vocabulary's nearest to θ_i^(j) by cosine, ``cosines[i][j]`` how near."""
 
     seed: int
     tokens: list[list[str]]
     cosines: list[list[float]]
+
+    def draw(self) -> Figure:
+        """The table as a picture: prompts down, positions across, nearer tokens darker."""
+        prompts, length = len(self.tokens), len(self.tokens[0])
+        figure, panel = canvas(1.6 + 1.0 * length, 1.0 + 0.32 * prompts)
+        image = panel.imshow(self.cosines, cmap="Greys", vmin=0, vmax=2.5, aspect="auto")
+        panel.grid(False)
+        panel.spines[:].set_visible(False)
+        panel.set_xticks(range(length), _numbered(length))
+        panel.set_yticks(range(prompts), _numbered(prompts))
+        for i, words in enumerate(self.tokens):
+            for j, word in enumerate(words):
+                shown = word if len(word) <= 14 else f"{word[:13]}…"
+                panel.text(j, i, shown.replace("$", r"\$"), ha="center", va="center", size=7.5, color="black")
+        colours = figure.colorbar(image, ax=panel, label="cosine", pad=0.01)
+        colours.ax.set_ylim(0, 1)
+        panel.set(xlabel="position in the prompt", ylabel="prompt")
+        return figure
+
+    def caption(self) -> str:
+        values = [value for row in self.cosines for value in row]
+        return (
+            "The token of the vocabulary that is nearest to each position of each prompt by cosine of input "
+            f"embeddings (seed {self.seed}), special tokens left out. A prompt that starts from label words and stays "
+            f"near them has a cosine of 1; here they are {min(values):.2f} to {max(values):.2f}."
+        )
+
+    def table(self) -> list[list[str]]:
+        return [["prompt", "nearest tokens"], *([str(i + 1), ", ".join(row)] for i, row in enumerate(self.tokens))]
 
 
 def _measure_nearest(runs: Sequence[FinishedRun], cache: NumbersCache) -> NearestTokens:
@@ -217,45 +234,6 @@ def _measure_nearest(runs: Sequence[FinishedRun], cache: NumbersCache) -> Neares
     return NearestTokens(run.seeds[0], tokens, best.values.tolist())
 
 
-def _draw_nearest(numbers: NearestTokens) -> Figure:
-    """The table as a picture: prompts down, positions across, nearer tokens darker."""
-    prompts, length = len(numbers.tokens), len(numbers.tokens[0])
-    figure, panel = canvas(1.6 + 1.0 * length, 1.0 + 0.32 * prompts)
-    image = panel.imshow(numbers.cosines, cmap="Greys", vmin=0, vmax=2.5, aspect="auto")
-    panel.grid(False)
-    panel.spines[:].set_visible(False)
-    panel.set_xticks(range(length), _numbered(length))
-    panel.set_yticks(range(prompts), _numbered(prompts))
-    for i, words in enumerate(numbers.tokens):
-        for j, word in enumerate(words):
-            shown = word if len(word) <= 14 else f"{word[:13]}…"
-            panel.text(j, i, shown.replace("$", r"\$"), ha="center", va="center", size=7.5, color="black")
-    colours = figure.colorbar(image, ax=panel, label="cosine", pad=0.01)
-    colours.ax.set_ylim(0, 1)
-    panel.set(xlabel="position in the prompt", ylabel="prompt")
-    return figure
-
-
-def _caption_nearest(numbers: NearestTokens) -> str:
-    values = [value for row in numbers.cosines for value in row]
-    return (
-        "The token of the vocabulary that is nearest to each position of each prompt by cosine of input embeddings "
-        f"(seed {numbers.seed}), special tokens left out. A prompt that starts from label words and stays near them "
-        f"has a cosine of 1; here they are {min(values):.2f} to {max(values):.2f}."
-    )
-
-
-def _table_of_nearest(numbers: NearestTokens) -> list[list[str]]:
-    return [["prompt", "nearest tokens"], *([str(i + 1), ", ".join(row)] for i, row in enumerate(numbers.tokens))]
-
-
 NEAREST = FigureKind(
-    "nearest-tokens",
-    "Nearest words",
-    "Which words are the prompts near to?",
-    NearestTokens,
-    _measure_nearest,
-    _draw_nearest,
-    _caption_nearest,
-    table=_table_of_nearest,
+    "nearest-tokens", "Nearest words", "Which words are the prompts near to?", NearestTokens, _measure_nearest
 )
