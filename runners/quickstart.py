@@ -33,7 +33,7 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     )
     # Only now, after the first line is out: torch and transformers take their time.
     from openprompt_meta.classifier.quickstart import QuickStart
-    from openprompt_meta.report.workbench import Effort
+    from openprompt_meta.report.numbers_cache import ReportOptions
     from openprompt_meta.report.writing import write_report
 
     quick = QuickStart(config, folder)
@@ -52,7 +52,7 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         print(f"  {one.probability:4.0%}  {one.predicted:<22}{mark}  {one.text}")
     print(f"\nThe learned template is in {quick.save()}, the whole run in {folder}.")
     # A few tasks are enough for a first look; the command for a closer one stands on the page.
-    page = write_report([folder], effort=Effort(tasks=10, shots=(1, 5, 20)))
+    page = write_report([folder], options=ReportOptions(tasks=10, shots=(1, 5, 20)))
     print(f"A report with figures: {page.resolve().as_uri()}")
     print(f"That took {(time.monotonic() - started) / 60:.1f} minutes.")
     return 0

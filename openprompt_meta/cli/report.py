@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from openprompt_meta.errors import RunError
 
 if TYPE_CHECKING:
+    from openprompt_meta.report.numbers_cache import ReportOptions
+
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["add_parsers"]
@@ -42,7 +44,7 @@ def _report(options: argparse.Namespace) -> int:
     from openprompt_meta.report.writing import write_report
 
     only = None if options.only is None else options.only.split(",")
-    file = write_report(options.folders, options.out, _effort(options), not options.quiet, only)
+    file = write_report(options.folders, options.out, _report_options(options), not options.quiet, only)
     print(f"The report is {file}, its figures are in {file.parent / 'figures'}")
     return 0
 
@@ -50,13 +52,13 @@ def _report(options: argparse.Namespace) -> int:
 def _plot(options: argparse.Namespace) -> int:
     from openprompt_meta.report.writing import plot
 
-    for file in plot(options.name, options.folders, options.out, _effort(options), not options.quiet):
+    for file in plot(options.name, options.folders, options.out, _report_options(options), not options.quiet):
         print(file)
     return 0
 
 
-def _effort(options: argparse.Namespace) -> Any:
-    from openprompt_meta.report.workbench import Effort
+def _report_options(options: argparse.Namespace) -> ReportOptions:
+    from openprompt_meta.report.numbers_cache import ReportOptions
 
     given: dict[str, Any] = {
         name: getattr(options, name) for name in ("tasks", "task") if getattr(options, name) is not None
@@ -66,4 +68,4 @@ def _effort(options: argparse.Namespace) -> Any:
             given["shots"] = tuple(int(shot) for shot in options.shots.split(","))
         except ValueError:
             raise RunError(f"--shots {options.shots}: expected whole numbers with commas, e.g. 1,5,20.") from None
-    return Effort(**given)
+    return ReportOptions(**given)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from openprompt_meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from openprompt_meta.tables.cells import Cell
+    from openprompt_meta.tables.cells import Cell, TableSettings
     from openprompt_meta.tables.definitions import Table, TableRow
     from openprompt_meta.tables.plan import PlannedCell
-    from openprompt_meta.tables.settings import Setting
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -62,27 +61,26 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from openprompt_meta.runs.process import log_to_screen
-    from openprompt_meta.tables.cells import cells_of
+    from openprompt_meta.tables.cells import cells_of, check_overrides
     from openprompt_meta.tables.definitions import rows_of, table_named
     from openprompt_meta.tables.rendering import cells_folder
-    from openprompt_meta.tables.settings import check_overrides
 
     table = table_named(options.table)
-    setting, names = _setting(options, table)
+    settings, names = _settings(options, table)
     rows = rows_of(table, names)
-    check_overrides(table, rows, setting)
+    check_overrides(table, rows, settings)
     folder = Path(options.folder)
-    cells = cells_of(rows, setting, cells_folder(folder))
+    cells = cells_of(rows, settings, cells_folder(folder))
     with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
         if options.dry_run:
             return _print_plan(cells, folder, options)
-        return _make(table, rows, setting, cells, folder, options)
+        return _make(table, rows, settings, cells, folder, options)
 
 
 def _make(
     table: Table,
     rows: Sequence[TableRow],
-    setting: Setting,
+    settings: TableSettings,
     cells: Sequence[Cell],
     folder: Path,
     options: argparse.Namespace,
@@ -93,7 +91,7 @@ def _make(
 
     known = look_up(cells)
     assemble(
-        table, rows, setting, known, options.against
+        table, rows, settings, known, options.against
     )  # what is wrong with the request is said before hours of work
     try:
         states = known if options.finished else run_missing(cells, show_progress=not options.quiet)
@@ -102,7 +100,7 @@ def _make(
             "Stopped in %s; everything is saved. The same command goes on with it.", stopped
         )
         return EXIT_STOPPED
-    result = assemble(table, rows, setting, states, options.against)
+    result = assemble(table, rows, settings, states, options.against)
     files = write_files(result, folder)
     if options.json:
         print(to_json(result), end="")
@@ -123,7 +121,7 @@ def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace
     for one in planned:
         print(f"{one.action:<7} {one.cell}{_explained(one)}")
     counts = {action: sum(one.action == action for one in planned) for action in ("run", "go on", "reuse", "refuse")}
-    unknown = sum(one.estimate is not None and one.estimate.seconds is None for one in planned)
+    unknown = sum(one.source is not None and one.seconds is None for one in planned)
     print(
         f"{counts['run']} cells to run, {counts['go on']} to go on with, {counts['reuse']} finished, "
         f"{counts['refuse']} refused; about {_duration(total_seconds(planned))} on this machine"
@@ -135,10 +133,9 @@ def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace
 def _explained(one: PlannedCell) -> str:
     if one.reason is not None:
         return f": {one.reason}"
-    if one.estimate is None:
+    if one.source is None:
         return ""
-    seconds = one.estimate.seconds
-    return f": {'?' if seconds is None else 'about ' + _duration(seconds)} ({one.estimate.source})"
+    return f": {'?' if one.seconds is None else 'about ' + _duration(one.seconds)} ({one.source})"
 
 
 def _planned_record(one: PlannedCell) -> dict[str, object]:
@@ -149,8 +146,8 @@ def _planned_record(one: PlannedCell) -> dict[str, object]:
         "seed": one.cell.seed,
         "folder": None if one.cell.config is None else str(one.cell.folder),
         "action": one.action,
-        "seconds": None if one.estimate is None else one.estimate.seconds,
-        "source": None if one.estimate is None else one.estimate.source,
+        "seconds": one.seconds,
+        "source": one.source,
         "reason": one.reason,
     }
 
@@ -161,9 +158,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _setting(options: argparse.Namespace, table: Table) -> tuple[Setting, tuple[str, ...] | None]:
+def _settings(options: argparse.Namespace, table: Table) -> tuple[TableSettings, tuple[str, ...] | None]:
     """What the options say. A ``key=value`` at the end of a list of names is an override, not a name."""
-    from openprompt_meta.tables.settings import Setting
+    from openprompt_meta.tables.cells import TableSettings
 
     overrides = list(options.overrides)
 
@@ -181,10 +178,10 @@ def _setting(options: argparse.Namespace, table: Table) -> tuple[Setting, tuple[
         )
     if options.tasks < 2:
         raise ConfigError(f"--tasks: got {options.tasks}, expected at least 2, for an interval.")
-    setting = Setting(
+    settings = TableSettings(
         datasets, options.plm, _distinct(shots, "--shots"), options.tasks, seeds, options.root, tuple(overrides)
     )
-    return setting, names
+    return settings, names
 
 
 def _numbers(words: Sequence[str], option: str, least: int) -> list[int]:

@@ -10,13 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import RunError
 from openprompt_meta.learners.meta import AdaptingLearner, GradientLearner
-from openprompt_meta.learners.task import MetaLearner
+from openprompt_meta.learners.task import MetaLearner, Task
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.prompts.pool import PromptPool
@@ -28,10 +30,12 @@ from openprompt_meta.runs.run import load_run_config
 
 __all__ = [
     "FinishedRun",
+    "by_setting",
     "learner_of",
     "meta_learner_of",
     "open_runs",
     "pool_of",
+    "query_accuracy",
 ]
 
 _CELL = re.compile(r"[0-9a-f]{16}")
@@ -101,20 +105,12 @@ class FinishedRun:
     @cached_property
     def results(self) -> dict[str, Any]:
         """``results.json``; empty if the run was not carried to it."""
-        try:
-            found: dict[str, Any] = json.loads(self.folder.results_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found
+        return _read_or_empty(self.folder.results_file)
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """What it was run with."""
-        try:
-            found: dict[str, str] = json.loads(self.folder.versions_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found
+        """What it was run with; empty if that was not noted."""
+        return _read_or_empty(self.folder.versions_file)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -183,10 +179,26 @@ def open_runs(paths: Sequence[str | Path]) -> list[FinishedRun]:
     return runs
 
 
+def by_setting(runs: Sequence[FinishedRun]) -> dict[str, list[FinishedRun]]:
+    """Runs that were tested on the same kind of task together."""
+    groups: dict[str, list[FinishedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.setting, []).append(run)
+    return groups
+
+
 def _described(config: RunConfig) -> str:
     """The method in words that tell it from others of a table."""
     verbalizer = f", {config.verbalizer}" if config.method_declaration.uses_verbalizer else ""
     return f"{config.method}{verbalizer}"
+
+
+def _read_or_empty(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def pool_of(method: Method) -> PromptPool:
@@ -211,3 +223,8 @@ def learner_of(method: Method) -> AdaptingLearner:
     if not isinstance(learner, AdaptingLearner):
         raise RunError(f"This figure watches an inner loop of gradient steps; {type(learner).__name__} has none.")
     return learner
+
+
+def query_accuracy(log_probabilities: Tensor, task: Task) -> float:
+    """Share of the task's queries that are classified rightly, in double precision."""
+    return (log_probabilities.argmax(dim=-1) == task.query["label"]).double().mean().item()

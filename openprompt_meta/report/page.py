@@ -6,16 +6,109 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from openprompt_meta.config.schema import RunConfig, component_sections, describe
 from openprompt_meta.html_templates import render_html
+from openprompt_meta.report.figures.comparison import Baselines
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.opening import Opening, departures
+from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks
 from openprompt_meta.version import __version__
 
-__all__ = ["Panel", "Section", "render_page"]
+__all__ = ["FigureSection", "Picture", "RunSummary", "differences_from_paper", "render_page", "summarise_run"]
+
+# -- what a reader asks first -----------------------------------------------------------------------------------------
+
+_CLASSES = {"test": "test", "valid": "validation"}
 
 
 @dataclass(frozen=True)
-class Panel:
+class RunSummary:
+    """What a reader asks first, answered in words."""
+
+    label: str
+    how_good: str
+    against_what: str
+    on_what: str
+    how_sure: str
+
+
+def summarise_run(run: FinishedRun, baselines: Baselines | None) -> RunSummary:
+    """The answers for one run; ``baselines`` are its figure's numbers, if they could be had."""
+    accuracy, meta = run.accuracy, run.config.meta
+    transductive = "transductive" in run.results.get("test_accuracy", {})
+    spread = (
+        f"the trainings of {accuracy.seeds} seeds differ by a deviation of {100 * accuracy.deviation:.2f} points"
+        if accuracy.deviation is not None
+        else "one training only, so what another seed would give is not known"
+    )
+    interval = "?" if accuracy.interval is None else f"{100 * accuracy.interval:.2f}"
+    return RunSummary(
+        label=run.label,
+        how_good=f"{100 * accuracy.mean:.2f} ± {interval} %",
+        against_what=_against(run, baselines),
+        on_what=(
+            f"{accuracy.tasks} tasks of {run.config.dataset.name}'s {_CLASSES[meta.test_classes]} classes: {meta.way} "
+            f"that were never trained on, {meta.shot} examples and {meta.query} queries of each; "
+            f"{run.config.plm.model_path}, {'tuned' if run.config.tunes_model else 'frozen'}"
+            + ("; transductive, that is, it has looked at all queries of a task at once" if transductive else "")
+        ),
+        how_sure=f"± is the 95 % interval over tasks; {spread}",
+    )
+
+
+def _against(run: FinishedRun, baselines: Baselines | None) -> str:
+    chance = f"chance is {100 / run.config.meta.way:.0f} %"
+    if baselines is None:
+        return chance
+    name = baselines.best
+    other, gain = summarise_tasks(baselines.without_training[name]), baselines.gain_over(name)
+    return f"{name}, which needs no training: {other} % on the first {other.tasks} tasks, {_verdict(gain)}; {chance}"
+
+
+def _verdict(gain: TasksSummary) -> str:
+    points = f"{100 * abs(gain.mean):.2f}"
+    if gain.interval is None or abs(gain.mean) <= gain.interval:
+        return f"a difference of {points} points that cannot be told from chance"
+    half = f"± {100 * gain.interval:.2f}"
+    return f"the run is {points} {half} points {'better' if gain.mean > 0 else 'worse'} on the same tasks"
+
+
+# -- what was set otherwise than in the paper -------------------------------------------------------------------------
+
+# Where a run was, not what it did.
+_PLACES = ("run.folder", "run.tensorboard", "run.checkpoint_every", "run.device", "run.threads", "dataset.path")
+
+
+def differences_from_paper(configs: Sequence[RunConfig]) -> list[list[str]]:
+    """Keys that some run set otherwise than the paper: key, the paper's value, each run's value.
+
+    The paper's values are the defaults of the configuration; where the paper says nothing, so is ours.
+    """
+    paper = RunConfig()
+    rows = []
+    for key in describe():
+        values = [config.value_at(key.path) for config in configs]
+        default = paper.value_at(key.path)
+        if key.path in _PLACES or _is_idle(key.section, configs) or all(value == default for value in values):
+            continue
+        rows.append([key.path, *map(_shown, [default, *values])])
+    return rows
+
+
+def _is_idle(section: str, configs: Sequence[RunConfig]) -> bool:
+    return section in component_sections() and all(section not in config.sections_in_use for config in configs)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Picture:
     """One picture with what it says; ``label`` is the run's, if it is of one."""
 
     label: str
@@ -31,29 +124,29 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Section:
+class FigureSection:
     """One kind of figure, for all runs or for each; ``trouble`` is why a part of it is missing."""
 
     name: str
     title: str
     question: str
-    panels: list[Panel]
+    pictures: list[Picture]
     trouble: str = ""
 
 
 def render_page(
-    runs: Sequence[FinishedRun], openings: Sequence[Opening], sections: Sequence[Section], command: str
+    runs: Sequence[FinishedRun], summaries: Sequence[RunSummary], sections: Sequence[FigureSection], command: str
 ) -> str:
     """The whole page. Nothing in it is fetched from anywhere, which its own policy enforces."""
     names = [run.label for run in runs] if len(runs) > 1 else ["this run"]
-    rows = [[key, paper, *values] for key, paper, values in departures([run.config for run in runs])]
+    rows = differences_from_paper([run.config for run in runs])
     return render_html(
         "openprompt_meta.report",
         "page.html.jinja",
         title=f"{runs[0].setting}: {', '.join(run.label for run in runs)}",
         runs=runs,
-        openings=openings,
-        departures=[["key", "paper", *names], *rows] if rows else [],
+        summaries=summaries,
+        differences=[["key", "paper", *names], *rows] if rows else [],
         sections=sections,
         command=command,
         version=__version__,

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from openprompt_meta.components import figures
-from openprompt_meta.errors import (
-    CompatibilityError,
-    OpenPromptMetaError,
-    RunError,
-    did_you_mean,
-)
+from openprompt_meta.errors import CompatibilityError, OpenPromptMetaError, RunError, did_you_mean
 from openprompt_meta.files import write_atomic
-from openprompt_meta.report.figure import FigureKind, rendered, styled
-from openprompt_meta.report.figures.baselines import BASELINES
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
+from openprompt_meta.report.figures.comparison import BASELINES
 from openprompt_meta.report.finished_run import FinishedRun, open_runs
-from openprompt_meta.report.opening import opening_of
-from openprompt_meta.report.page import Panel, Section, render_page
-from openprompt_meta.report.workbench import Effort, Workbench
+from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
+from openprompt_meta.report.page import FigureSection, Picture, render_page, summarise_run
+from openprompt_meta.report.plotting import rendered, styled
 
 __all__ = ["PAGE", "default_folder", "plot", "write_report"]
 
 PAGE = "report.html"
 FIGURES_FOLDER = "figures"
-
-
-@dataclass(frozen=True)
-class Made:
-    """A figure that was made: its numbers, and its files by suffix."""
-
-    numbers: Any
-    files: dict[str, Path]
-    svg: bytes
-    command: str
+Numbers = TypeVar("Numbers", bound=FigureNumbers)
 
 
 def default_folder(paths: Sequence[str | Path]) -> Path:
@@ -52,7 +38,7 @@ def plot(
     name: str,
     paths: Sequence[str | Path],
     out: str | Path | None = None,
-    effort: Effort | None = None,
+    options: ReportOptions | None = None,
     show_progress: bool = True,
 ) -> list[Path]:
     """Make one figure as PNG and SVG, with its numbers as JSON beside them.
@@ -61,7 +47,7 @@ def plot(
         name: one of :func:`~openprompt_meta.components.figures`.
         paths: run folders; a figure of one run is made for each.
         out: folder; by default where the report of these runs has its figures.
-        effort: how much to compute again.
+        options: how much to compute again.
         show_progress: draw progress bars on stderr.
 
     Returns:
@@ -69,14 +55,18 @@ def plot(
     """
     kind, runs = _kind(name), open_runs(paths)
     folder = Path(out) if out is not None else default_folder(paths) / FIGURES_FOLDER
-    bench = Workbench(folder, effort, show_progress)
-    return [file for _, own, stem in _groups(kind, runs) for file in _make(kind, own, bench, stem).files.values()]
+    cache = NumbersCache(folder, options, show_progress)
+    files = []
+    for label, own, stem in _groups(kind, runs):
+        _make(kind, label, own, cache, stem)
+        files += [folder / f"{stem}.{suffix}" for suffix in ("png", "svg")]
+    return files
 
 
 def write_report(
     paths: Sequence[str | Path],
     out: str | Path | None = None,
-    effort: Effort | None = None,
+    options: ReportOptions | None = None,
     show_progress: bool = True,
     only: Sequence[str] | None = None,
 ) -> Path:
@@ -87,7 +77,7 @@ def write_report(
     Args:
         paths: run folders.
         out: folder of the page; by default :func:`default_folder`.
-        effort: how much to compute again.
+        options: how much to compute again.
         show_progress: draw progress bars on stderr.
         only: names of the figures that the page should have; by default all that fit the runs.
 
@@ -97,33 +87,33 @@ def write_report(
     with styled():  # matplotlib is asked for before minutes of computing
         runs = open_runs(paths)
     folder = Path(out) if out is not None else default_folder(paths)
-    bench = Workbench(folder / FIGURES_FOLDER, effort, show_progress)
-    sections = []
-    baselines: dict[str, Any] = {}
+    cache = NumbersCache(folder / FIGURES_FOLDER, options, show_progress)
     kinds = (
         [kind for kind in figures().values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
     )
-    with bench.bar(len(kinds), "report", "figure") as bar:
+    sections = []
+    baselines: dict[str, Any] = {}
+    with cache.progress_bar(len(kinds), "report", "figure") as bar:
         for kind in kinds:
-            panels, troubles = [], []
+            pictures, troubles = [], []
             for label, own, stem in _groups(kind, runs):
                 try:
-                    made = _make(kind, own, bench, stem)
+                    numbers, picture = _make(kind, label, own, cache, stem)
                 except CompatibilityError:
                     raise
                 except OpenPromptMetaError as error:
                     troubles.append(str(error))
                     continue
-                panels.append(_panel(kind, label, made))
+                pictures.append(picture)
                 if kind is BASELINES:
-                    baselines[label] = made.numbers
-            sections.append(Section(kind.name, kind.title, kind.question, panels, " ".join(troubles)))
+                    baselines[label] = numbers
+            sections.append(FigureSection(kind.name, kind.title, kind.question, pictures, " ".join(troubles)))
             bar.update()
-    openings = [opening_of(run, baselines.get(run.label)) for run in runs]
-    command = _command("report", paths, bench.effort, only)
+    summaries = [summarise_run(run, baselines.get(run.label)) for run in runs]
+    command = _command("report", paths, cache.options, only)
     file = folder / PAGE
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, render_page(runs, openings, sections, command))
+    write_atomic(file, render_page(runs, summaries, sections, command))
     return file
 
 
@@ -136,20 +126,17 @@ def _groups(kind: FigureKind[Any], runs: Sequence[FinishedRun]) -> Iterator[tupl
         yield run.label, [run], kind.name if len(runs) == 1 else f"{kind.name}-{run.file_label}"
 
 
-def _make(kind: FigureKind[Any], runs: Sequence[FinishedRun], bench: Workbench, stem: str) -> Made:
-    command = _command(f"plot {kind.name}", [run.folder.path for run in runs], bench.effort)
+def _make(
+    kind: FigureKind[Numbers], label: str, runs: Sequence[FinishedRun], cache: NumbersCache, stem: str
+) -> tuple[Numbers, Picture]:
+    """Compute or read the numbers, draw them and write the pictures."""
+    command = _command(f"plot {kind.name}", [run.folder.path for run in runs], cache.options)
     with styled():
-        numbers = kind.from_runs(runs, bench, stem)
-        pictures = rendered(kind.draw(numbers), command)
-    files = {suffix: bench.folder / f"{stem}.{suffix}" for suffix in pictures}
-    for suffix, content in pictures.items():
-        write_atomic(files[suffix], content)
-    return Made(numbers, files, pictures["svg"], command)
-
-
-def _panel(kind: FigureKind[Any], label: str, made: Made) -> Panel:
-    table = kind.table(made.numbers) if kind.table is not None else []
-    return Panel(label, made.svg, kind.caption(made.numbers), made.command, table)
+        numbers = kind.from_runs(runs, cache, stem)
+        files = rendered(numbers.draw(), command)
+    for suffix, content in files.items():
+        write_atomic(cache.folder / f"{stem}.{suffix}", content)
+    return numbers, Picture(label, files["svg"], numbers.caption(), command, numbers.table())
 
 
 def _kind(name: str) -> FigureKind[Any]:
@@ -159,13 +146,10 @@ def _kind(name: str) -> FigureKind[Any]:
     return known[name]
 
 
-def _command(verb: str, paths: Sequence[str | Path], effort: Effort, only: Sequence[str] | None = None) -> str:
-    usual = Effort()
-    options = [] if only is None else ["--only", ",".join(only)]
-    if effort.tasks != usual.tasks:
-        options += ["--tasks", str(effort.tasks)]
-    if effort.shots != usual.shots:
-        options += ["--shots", ",".join(map(str, effort.shots))]
-    if effort.task != usual.task:
-        options += ["--task", str(effort.task)]
-    return shlex.join(["openprompt-meta", *verb.split(), *(str(path) for path in paths), *options])
+def _command(verb: str, paths: Sequence[str | Path], options: ReportOptions, only: Sequence[str] | None = None) -> str:
+    words = [] if only is None else ["--only", ",".join(only)]
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value != option.default:
+            words += [f"--{option.name}", ",".join(map(str, value)) if option.name == "shots" else str(value)]
+    return shlex.join(["openprompt-meta", *verb.split(), *(str(path) for path in paths), *words])

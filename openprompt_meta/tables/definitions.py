@@ -13,11 +13,11 @@ from openprompt_meta.errors import ConfigError, did_you_mean
 
 __all__ = [
     "TABLES",
-    "PaperFigure",
+    "PaperAccuracy",
     "Table",
     "TableRow",
     "dataset_title",
-    "paper_figure",
+    "paper_accuracy",
     "paper_millions",
     "rows_of",
     "table_named",
@@ -27,7 +27,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class PaperFigure:
+class PaperAccuracy:
     """An accuracy as the paper prints it, in per cent."""
 
     mean: float
@@ -38,7 +38,7 @@ class PaperFigure:
         return f"{self.mean:.2f}" if self.spread is None else f"{self.mean:.2f} ± {self.spread:.2f}"
 
 
-def paper_figure(table: str, row: str, dataset: str, shot: int) -> PaperFigure | None:
+def paper_accuracy(table: str, row: str, dataset: str, shot: int) -> PaperAccuracy | None:
     """The paper's figure, or ``None`` where it prints none.
 
     Args:
@@ -52,7 +52,7 @@ def paper_figure(table: str, row: str, dataset: str, shot: int) -> PaperFigure |
         return None
     at = datasets.index(dataset)
     mean = entry["mean"][at]
-    return None if mean is None else PaperFigure(mean, entry["spread"][at] if "spread" in entry else None)
+    return None if mean is None else PaperAccuracy(mean, entry["spread"][at] if "spread" in entry else None)
 
 
 def paper_millions(table: str, row: str, shot: int) -> float | None:
@@ -94,8 +94,8 @@ class TableRow:
         name: for ``--rows`` and ``--against``.
         label: as printed.
         fixed: what the row is about; an override of such a key is refused.
-        defaults: what it has in place of the configuration's defaults; an override wins.
-        defaults_with_head: the same, for language models with a vocabulary head.
+        defaults_with_head: what it has in place of the configuration's defaults with language models that have a
+            vocabulary head; an override wins.
         paper: the paper's table and row, for its figures.
         published: there is nothing to run: the paper's figures alone are printed.
         block: rows of one block stand together.
@@ -104,7 +104,6 @@ class TableRow:
     name: str
     label: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
     defaults_with_head: Mapping[str, Any] = field(default_factory=dict)
     paper: tuple[str, str] | None = None
     published: bool = False
@@ -130,161 +129,125 @@ _VERBALIZERS = {
 }
 
 
+_BOTH_VERBALIZERS = {"rep_verbalizer.mix_lambda": 0.5}
+_METAPROMPTER_ROW = ("main", "metaprompter")
+
+
 def _verbalizer_alone(name: str) -> TableRow:
     label, verbalizer = _VERBALIZERS[name]
-    return TableRow(
-        name,
-        label,
-        fixed={"method": "verbalizer", "verbalizer": verbalizer},
-        paper=("verbalizers", name) if name in ("warp", "protoverb", "repverb") else None,
-    )
+    paper = ("verbalizers", name) if name in ("warp", "protoverb", "repverb") else None
+    return TableRow(name, label, {"method": "verbalizer", "verbalizer": verbalizer}, paper=paper)
 
 
-def _metaprompting(verbalizer: str, **keys: Any) -> dict[str, Any]:
-    return {"method": "metaprompting", "verbalizer": _VERBALIZERS[verbalizer][1], **keys}
+def _metaprompting(
+    name: str, label: str, verbalizer: str, keys: Mapping[str, Any] | None = None, **options: Any
+) -> TableRow:
+    fixed = {"method": "metaprompting", "verbalizer": _VERBALIZERS[verbalizer][1], **(keys or {})}
+    return TableRow(name, label, fixed, **options)
 
 
-def _metaprompter(**keys: Any) -> dict[str, Any]:
-    return {"method": "metaprompter", "verbalizer": "rep_verbalizer", **keys}
+def _metaprompter(name: str, label: str, keys: Mapping[str, Any] | None = None, **options: Any) -> TableRow:
+    """With both verbalizers, if the language model has a vocabulary head."""
+    fixed = {"method": "metaprompter", "verbalizer": "rep_verbalizer", **(keys or {})}
+    return TableRow(name, label, fixed, _BOTH_VERBALIZERS, **options)
 
 
-_BOTH_VERBALIZERS = {"rep_verbalizer.mix_lambda": 0.5}
-
-_PUBLISHED = tuple(
-    TableRow(name, label, paper=("main", name), published=True, block="published")
-    for name, label in (("hatt", "HATT"), ("ds", "DS"), ("mlada", "MLADA"), ("contrastnet", "ContrastNet"))
-)
-_METAPROMPTING = (
-    TableRow(
-        "metaprompting",
-        "MetaPrompting",
-        fixed=_metaprompting("hand-crafted"),
-        paper=("main", "metaprompting"),
-    ),
+_MAIN = (
     *(
-        TableRow(
+        TableRow(name, label, paper=("main", name), published=True, block="published")
+        for name, label in (("hatt", "HATT"), ("ds", "DS"), ("mlada", "MLADA"), ("contrastnet", "ContrastNet"))
+    ),
+    _metaprompting("metaprompting", "MetaPrompting", "hand-crafted", paper=("main", "metaprompting")),
+    *(
+        _metaprompting(
             f"metaprompting+{name}",
             f"MetaPrompting+{_VERBALIZERS[name][0]}",
-            fixed=_metaprompting(name),
+            name,
             paper=("main", f"metaprompting+{name}"),
         )
         for name in ("warp", "protoverb", "repverb")
     ),
+    _metaprompter("metaprompter", "MetaPrompter", paper=_METAPROMPTER_ROW),
+    *(
+        _metaprompting(
+            f"metaprompting-frozen{suffix}",
+            f"MetaPrompting{plus}, MLM frozen",
+            verbalizer,
+            {"metaprompting.tune_model": False},
+            block="frozen",
+        )
+        for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
+    ),
+    *(
+        TableRow(name, label, {"method": method}, block="instead")
+        for name, label, method in (
+            ("mask-prototypes", "class means of the [MASK]", "mask_prototypes"),
+            ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes"),
+            ("logistic-regression", "logistic regression", "logistic_regression"),
+            ("nearest-neighbours", "nearest neighbours", "nearest_neighbours"),
+            ("fine-tuning", "fine-tuning with a head", "fine_tuning"),
+            ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive"),
+        )
+    ),
 )
-_METAPROMPTER = TableRow(
-    "metaprompter",
-    "MetaPrompter",
-    fixed=_metaprompter(),
-    defaults_with_head=_BOTH_VERBALIZERS,
-    paper=("main", "metaprompter"),
+
+_BMG = (
+    _metaprompting(
+        "metaprompting+bmg",
+        "MetaPrompting+BMG",
+        "hand-crafted",
+        {"meta.learner": "bmg"},
+        paper=("bmg", "metaprompting+bmg"),
+    ),
+    _metaprompter("metaprompter+bmg", "MetaPrompter+BMG", {"meta.learner": "bmg"}, paper=("bmg", "metaprompter+bmg")),
+    *(
+        _metaprompter(f"metaprompter{suffix}", f"MetaPrompter{label}", keys, block="pool")
+        for suffix, label, keys in (
+            ("", " (MAML, first order)", {"meta.learner": "maml"}),
+            ("+second-order", ", second order", {"meta.learner": "maml", "meta.first_order": False}),
+            ("+reptile", "+Reptile", {"meta.learner": "reptile"}),
+            ("+keys", ", inner loop on keys only", {"meta.inner_parameters": "keys"}),
+            ("+prompts", ", inner loop on prompts only", {"meta.inner_parameters": "prompts"}),
+        )
+    ),
+    *(
+        _metaprompting(
+            f"metaprompting+repverb{suffix}",
+            f"MetaPrompting+RepVerb{label}",
+            "repverb",
+            {"meta.learner": learner},
+            block="single",
+        )
+        for suffix, label, learner in (
+            ("", " (MAML)", "maml"),
+            ("+bmg", "+BMG", "bmg"),
+            ("+reptile", "+Reptile", "reptile"),
+        )
+    ),
 )
-_FROZEN = tuple(
-    TableRow(
-        f"metaprompting-frozen{suffix}",
-        f"MetaPrompting{plus}, MLM frozen",
-        fixed=_metaprompting(verbalizer, **{"metaprompting.tune_model": False}),
-        block="frozen",
+
+_ABLATION_VERBALIZER = tuple(
+    TableRow(name, f"MetaPrompter, {label}", {"method": "metaprompter", **keys}, paper=("ablation-verbalizer", name))
+    for name, label, keys in (
+        ("hand-crafted", "hand-crafted only", {"verbalizer": "manual_verbalizer"}),
+        ("repverb", "RepVerb only", {"verbalizer": "rep_verbalizer", "rep_verbalizer.mix_lambda": 1.0}),
+        ("both", "both", {"verbalizer": "rep_verbalizer", **_BOTH_VERBALIZERS}),
     )
-    for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
 )
-_BASELINES = tuple(
-    TableRow(name, label, fixed={"method": method}, block="instead")
-    for name, label, method in (
-        ("mask-prototypes", "class means of the [MASK]", "mask_prototypes"),
-        ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes"),
-        ("logistic-regression", "logistic regression", "logistic_regression"),
-        ("nearest-neighbours", "nearest neighbours", "nearest_neighbours"),
-        ("fine-tuning", "fine-tuning with a head", "fine_tuning"),
-        ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive"),
-    )
-)
-_MAIN = (*_PUBLISHED, *_METAPROMPTING, _METAPROMPTER, *_FROZEN, *_BASELINES)
 
 
 def _ablation(name: str, letter: str, key: str) -> Table:
     rows = tuple(
-        TableRow(
+        _metaprompter(
             f"{letter}-{size}",
             f"{letter} = {size}",
-            fixed=_metaprompter(**{f"prompt_pool_template.{key}": size}),
-            defaults_with_head=_BOTH_VERBALIZERS,
-            paper=("main", "metaprompter") if size == 8 else None,  # the others are a figure without numbers
+            {f"prompt_pool_template.{key}": size},
+            paper=_METAPROMPTER_ROW if size == 8 else None,  # the others are a figure without numbers
         )
         for size in POOL_SIZES
     )
     return Table(name, f"MetaPrompter with different {letter}", (5,), rows)
 
-
-def _other_learners() -> tuple[TableRow, ...]:
-    pool = (
-        ("metaprompter", "MetaPrompter (MAML, first order)", {"meta.learner": "maml"}),
-        (
-            "metaprompter+second-order",
-            "MetaPrompter, second order",
-            {"meta.learner": "maml", "meta.first_order": False},
-        ),
-        ("metaprompter+reptile", "MetaPrompter+Reptile", {"meta.learner": "reptile"}),
-        ("metaprompter+keys", "MetaPrompter, inner loop on keys only", {"meta.inner_parameters": "keys"}),
-        ("metaprompter+prompts", "MetaPrompter, inner loop on prompts only", {"meta.inner_parameters": "prompts"}),
-    )
-    single = (
-        ("metaprompting+repverb", "MetaPrompting+RepVerb (MAML)", "maml"),
-        ("metaprompting+repverb+bmg", "MetaPrompting+RepVerb+BMG", "bmg"),
-        ("metaprompting+repverb+reptile", "MetaPrompting+RepVerb+Reptile", "reptile"),
-    )
-    return (
-        *(
-            TableRow(name, label, fixed=_metaprompter(**keys), defaults_with_head=_BOTH_VERBALIZERS, block="pool")
-            for name, label, keys in pool
-        ),
-        *(
-            TableRow(
-                name,
-                label,
-                fixed=_metaprompting("repverb", **{"meta.learner": learner}),
-                block="single",
-            )
-            for name, label, learner in single
-        ),
-    )
-
-
-_BMG = (
-    TableRow(
-        "metaprompting+bmg",
-        "MetaPrompting+BMG",
-        fixed=_metaprompting("hand-crafted", **{"meta.learner": "bmg"}),
-        paper=("bmg", "metaprompting+bmg"),
-    ),
-    TableRow(
-        "metaprompter+bmg",
-        "MetaPrompter+BMG",
-        fixed=_metaprompter(**{"meta.learner": "bmg"}),
-        defaults_with_head=_BOTH_VERBALIZERS,
-        paper=("bmg", "metaprompter+bmg"),
-    ),
-    *_other_learners(),
-)
-_ABLATION_VERBALIZER = (
-    TableRow(
-        "hand-crafted",
-        "MetaPrompter, hand-crafted only",
-        fixed={"method": "metaprompter", "verbalizer": "manual_verbalizer"},
-        paper=("ablation-verbalizer", "hand-crafted"),
-    ),
-    TableRow(
-        "repverb",
-        "MetaPrompter, RepVerb only",
-        fixed=_metaprompter(**{"rep_verbalizer.mix_lambda": 1.0}),
-        paper=("ablation-verbalizer", "repverb"),
-    ),
-    TableRow(
-        "both",
-        "MetaPrompter, both",
-        fixed=_metaprompter(**_BOTH_VERBALIZERS),
-        paper=("ablation-verbalizer", "both"),
-    ),
-)
 
 TABLES: Mapping[str, Table] = {
     table.name: table

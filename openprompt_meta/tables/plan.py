@@ -15,24 +15,15 @@ from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import Run
-from openprompt_meta.tables.cells import Cell, CellState, digest, look_up, recorded_seconds
+from openprompt_meta.tables.cells import Cell, digest, look_up, recorded_seconds
 
-__all__ = [
-    "Estimate",
-    "Estimator",
-    "PlannedCell",
-    "Speed",
-    "plan",
-    "seconds_for",
-    "time_one_iteration",
-    "total_seconds",
-]
+__all__ = ["PlannedCell", "plan", "total_seconds"]
 
 # -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
 
 
 @dataclass(frozen=True)
-class Speed:
+class _Speed:
     """What a cell's parts take."""
 
     start: float
@@ -43,15 +34,7 @@ class Speed:
     """Seconds to evaluate a task."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """About how long a cell will take, and where that is from."""
-
-    seconds: float | None
-    source: str
-
-
-class Estimator:
+class _TimeEstimator:
     """Estimates for the cells of a table, each kind of cell measured once at most.
 
     Args:
@@ -62,32 +45,30 @@ class Estimator:
 
     def __init__(self, folder: Path, measure: bool = True) -> None:
         self.measure = measure
-        self._speeds: dict[str, tuple[Speed | None, str]] = {}
+        self._speeds: dict[str, tuple[_Speed | None, str]] = {}
         for config, run in _finished_runs(folder):
             total = recorded_seconds(run)
             if total is not None:
                 self._speeds[_kind_of(config)] = _speed(config, run, total), f"finished cell {run.name}"
 
-    def __call__(self, cell: Cell) -> Estimate:
-        """About how long the cell will take from its beginning."""
-        if cell.config is None:
-            return Estimate(None, "cannot be run")
-        kind = _kind_of(cell.config)
+    def estimate(self, config: RunConfig) -> tuple[float | None, str]:
+        """About how many seconds the run will take from its beginning, if known, and where that is from."""
+        kind = _kind_of(config)
         if kind not in self._speeds:
-            self._speeds[kind] = self._trial(cell.config)
+            self._speeds[kind] = self._trial(config)
         speed, source = self._speeds[kind]
-        return Estimate(None if speed is None else seconds_for(cell.config, speed), source)
+        return None if speed is None else _seconds_for(config, speed), source
 
-    def _trial(self, config: RunConfig) -> tuple[Speed | None, str]:
+    def _trial(self, config: RunConfig) -> tuple[_Speed | None, str]:
         if not self.measure:
             return None, "no finished cell like it"
         try:
-            return time_one_iteration(config), "one iteration, timed"
+            return _time_one_iteration(config), "one iteration, timed"
         except (OpenPromptMetaError, RuntimeError, MemoryError) as error:
             return None, f"fails: {' '.join(str(error).split())}"
 
 
-def seconds_for(config: RunConfig, speed: Speed) -> float:
+def _seconds_for(config: RunConfig, speed: _Speed) -> float:
     """Time for all iterations, validations and test tasks; early stopping would make it less."""
     meta = config.meta
     if not speed.step:
@@ -97,7 +78,7 @@ def seconds_for(config: RunConfig, speed: Speed) -> float:
     return speed.start + meta.iterations * speed.step + tasks * speed.task
 
 
-def time_one_iteration(config: RunConfig) -> Speed:
+def _time_one_iteration(config: RunConfig) -> _Speed:
     """Run one iteration, one validation task before and after it and one test task, and time them."""
     once = ("iterations", "validate_every", "valid_tasks", "test_tasks")
     trial = config.with_values({f"meta.{name}": 1 for name in once})
@@ -108,16 +89,16 @@ def time_one_iteration(config: RunConfig) -> Speed:
         return _speed(trial, Path(folder), time.perf_counter() - started)
 
 
-def _speed(config: RunConfig, folder: Path, total: float) -> Speed:
+def _speed(config: RunConfig, folder: Path, total: float) -> _Speed:
     records = RunFolder(folder).seed(config.run.seeds[0]).metrics()
     steps = [float(record["seconds"]) for record in records if record["kind"] == "step"]
     validations = [float(record["seconds"]) for record in records if record["kind"] == "validation"]
     if not steps or not validations:  # nothing is learned across tasks: all of it was the test
-        return Speed(start=0.0, step=0.0, task=total / config.meta.test_tasks)
+        return _Speed(start=0.0, step=0.0, task=total / config.meta.test_tasks)
     # A validation task is evaluated just as a test task is.
     task = sum(validations) / len(validations) / config.meta.valid_tasks
     known = sum(steps) + sum(validations) + task * config.meta.test_tasks
-    return Speed(start=max(0.0, total - known), step=sum(steps) / len(steps), task=task)
+    return _Speed(start=max(0.0, total - known), step=sum(steps) / len(steps), task=task)
 
 
 def _finished_runs(folder: Path) -> Iterator[tuple[RunConfig, Path]]:
@@ -141,13 +122,15 @@ class PlannedCell:
     Attributes:
         action: ``reuse``, ``run``, ``go on`` (its training was interrupted), ``refuse`` or ``shared`` (another row
             runs the same).
-        estimate: of the whole cell, for those that would be run.
+        seconds: about how long the whole cell takes, for those that would be run, if it can be told.
+        source: where the estimate is from, or why there is none.
         reason: why it would be refused.
     """
 
     cell: Cell
     action: str
-    estimate: Estimate | None = None
+    seconds: float | None = None
+    source: str | None = None
     reason: str | None = None
 
 
@@ -159,23 +142,23 @@ def plan(cells: Sequence[Cell], folder: Path, measure: bool = True) -> list[Plan
         folder: where finished cells are.
         measure: time one iteration where there is no finished cell to learn from.
     """
-    estimator = Estimator(folder, measure)
+    estimator = _TimeEstimator(folder, measure)
     planned: list[PlannedCell] = []
     seen: set[Path] = set()
     for cell, state in look_up(cells).items():
-        if state.reason is not None:
+        if cell.config is None or state.reason is not None:
             planned.append(PlannedCell(cell, "refuse", reason=state.reason))
-        elif state != CellState():
+        elif state.outcome is not None:
             planned.append(PlannedCell(cell, "reuse"))
         elif cell.folder in seen:
             planned.append(PlannedCell(cell, "shared"))
         else:
             started = RunFolder(cell.folder).seed(cell.seed).last_checkpoint.exists()
-            planned.append(PlannedCell(cell, "go on" if started else "run", estimator(cell)))
+            planned.append(PlannedCell(cell, "go on" if started else "run", *estimator.estimate(cell.config)))
         seen.add(cell.folder)
     return planned
 
 
 def total_seconds(planned: Sequence[PlannedCell]) -> float:
     """What is known of the time, added up."""
-    return sum(one.estimate.seconds or 0.0 for one in planned if one.estimate is not None)
+    return sum(one.seconds or 0.0 for one in planned)

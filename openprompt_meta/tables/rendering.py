@@ -7,28 +7,18 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_atomic
-from openprompt_meta.tables.results import (
-    Column,
-    Entry,
-    Line,
-    TableResult,
-)
+from openprompt_meta.tables.results import Column, Comparison, Entry, ResultRow, TableResult
 
 __all__ = [
     "FIELDS",
-    "Grid",
-    "Style",
-    "as_mapping",
     "cells_folder",
-    "comparison_grids",
-    "main_grid",
     "records",
     "to_csv",
     "to_json",
@@ -44,16 +34,7 @@ EMPTY = "–"
 
 
 @dataclass(frozen=True)
-class Style:
-    """How a format sets text apart; everything passes through ``plain`` first."""
-
-    plain: Callable[[str], str]
-    best: Callable[[str], str]
-    within: Callable[[str], str]
-
-
-@dataclass(frozen=True)
-class Grid:
+class _TextTable:
     """A title, a header and lines of as many texts, in blocks."""
 
     title: str
@@ -61,78 +42,85 @@ class Grid:
     blocks: Sequence[Sequence[Sequence[str]]]
 
 
-def main_grid(result: TableResult, style: Style) -> Grid:
-    """Methods by data sets, with the paper's figure beside ours; never two kinds of figures in one column."""
+@dataclass(frozen=True)
+class _TextFormat:
+    """How a format writes things; everything passes through ``plain`` first."""
+
+    plain: Callable[[str], str]
+    best: Callable[[str], str]
+    within: Callable[[str], str]
+    legend: str
+    heading: Callable[[str], str]
+    items: Callable[[Sequence[str]], list[str]]
+    table: Callable[[_TextTable], list[str]]
+
+
+def _main_table(result: TableResult, form: _TextFormat) -> _TextTable:
+    """Methods by data sets, with the paper's accuracy beside ours; never two kinds of accuracies in one column."""
     header = ["method", "#param (M)"]
     for at, column in enumerate(result.columns):
-        header.append(column.title)
-        if _paper_follows(result, at):
-            header.append("paper")
+        header += [column.title, "paper"] if _paper_follows(result, at) else [column.title]
     blocks: dict[str, list[list[str]]] = {}
-    for line in result.lines:
-        blocks.setdefault(line.row.block, []).append(_cells(line, result, style))
-    return Grid(style.plain(result.table.title), [style.plain(text) for text in header], list(blocks.values()))
+    for line in result.rows:
+        blocks.setdefault(line.row.block, []).append(_cells(line, result, form))
+    return _TextTable(form.plain(result.table.title), list(map(form.plain, header)), list(blocks.values()))
 
 
-def comparison_grids(result: TableResult, style: Style) -> list[Grid]:
+def _comparison_tables(result: TableResult, form: _TextFormat) -> Iterator[_TextTable]:
     """For each column, every row against the reference, task by task."""
-    grids = []
+    header = ["method", "difference", "95 % interval", "p", "p, Holm", "significant"]
     for column, reference in result.references.items():
+        compared = [(line.row.label, line.entries[column].comparison) for line in result.rows]
         lines = [
-            [style.plain(text) for text in _comparison(line, column)]
-            for line in result.lines
-            if line.entries[column].comparison is not None
+            list(map(form.plain, _comparison(label, comparison)))
+            for label, comparison in compared
+            if comparison is not None
         ]
         if lines:
-            label = next(line.row.label for line in result.lines if line.row.name == reference)
+            label = next(line.row.label for line in result.rows if line.row.name == reference)
             title = f"{column.title}: difference to {label} on the same tasks"
-            header = ["method", "difference", "95 % interval", "p", "p, Holm", "significant"]
-            grids.append(Grid(style.plain(title), [style.plain(text) for text in header], [lines]))
-    return grids
+            yield _TextTable(form.plain(title), list(map(form.plain, header)), [lines])
 
 
-def _cells(line: Line, result: TableResult, style: Style) -> list[str]:
+def _cells(line: ResultRow, result: TableResult, form: _TextFormat) -> list[str]:
     label = f"{line.row.label} (published)" if line.row.published else line.row.label
-    cells = [style.plain(label), style.plain(_parameters(line))]
+    cells = [form.plain(label), form.plain(_parameters(line))]
     for at, column in enumerate(result.columns):
-        cells.append(_figure(line.entries[column], style))
+        cells.append(_accuracy(line.entries[column], form))
         if _paper_follows(result, at):
-            paper = line.paper.get((column.dataset, column.shot))
-            cells.append(style.plain(EMPTY if paper is None else str(paper)))
+            cells.append(form.plain(str(line.paper.get((column.dataset, column.shot), EMPTY))))
     return cells
 
 
-def _figure(entry: Entry, style: Style) -> str:
-    if entry.summary is None:
-        return style.plain(entry.missing or EMPTY)
+def _accuracy(entry: Entry, form: _TextFormat) -> str:
     summary = entry.summary
+    if summary is None:
+        return form.plain(entry.missing or EMPTY)
     text = f"{100 * summary.mean:.2f}"
     if summary.interval is not None:
         text += f" ± {100 * summary.interval:.2f}"
     if summary.deviation is not None:
         text += f" ({100 * summary.deviation:.2f})"
+    text = form.plain(text)
     if entry.mark == "best":
-        return style.best(style.plain(text))
-    return style.within(style.plain(text)) if entry.mark == "within" else style.plain(text)
+        return form.best(text)
+    return form.within(text) if entry.mark == "within" else text
 
 
-def _parameters(line: Line) -> str:
+def _parameters(line: ResultRow) -> str:
     if line.row.published and line.paper_millions is not None:
         return f"{line.paper_millions:.2f}"
     return EMPTY if line.parameters is None else f"{line.parameters / 1e6:.2f}"
 
 
-def _comparison(line: Line, column: Column) -> list[str]:
-    comparison = line.entries[column].comparison
-    if comparison is None:
-        raise ValueError(f"{line.row.name} was not compared in {column.title}")
+def _comparison(label: str, comparison: Comparison) -> list[str]:
     difference = comparison.difference
     interval = EMPTY
     if difference.interval is not None:
         low, high = difference.mean - difference.interval, difference.mean + difference.interval
         interval = f"{100 * low:+.2f} to {100 * high:+.2f}"
     return [
-        line.row.label,
+        label,
         f"{100 * difference.mean:+.2f}",
         interval,
         f"{difference.p:.4f}",
@@ -144,16 +132,62 @@ def _comparison(line: Line, column: Column) -> list[str]:
 def _paper_follows(result: TableResult, at: int) -> bool:
     """Whether the paper's column stands right of this one: after the last kind, if the paper has anything there."""
     places = [(column.dataset, column.shot) for column in result.columns]
-    return places[at] not in places[at + 1 :] and any(places[at] in line.paper for line in result.lines)
+    return places[at] not in places[at + 1 :] and any(places[at] in line.paper for line in result.rows)
 
 
 # -- A table for people: on a terminal, in Markdown, in LaTeX ---------------------------------------------------------
 
-_TERMINAL = Style(plain=str, best=lambda text: f"{text} *", within=lambda text: f"{text} ~")
-_MARKDOWN = Style(
+
+def _bullets(texts: Sequence[str]) -> list[str]:
+    return [f"- {text}" for text in texts]
+
+
+def _aligned(table: _TextTable) -> list[str]:
+    rows = [table.header, *(line for block in table.blocks for line in block)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def drawn(row: Sequence[str]) -> str:
+        return "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    lines = [drawn(table.header)]
+    for block in table.blocks:
+        lines += [rule, *map(drawn, block)]
+    return lines
+
+
+def _markdown_table(table: _TextTable) -> list[str]:
+    rows = [table.header, ["---"] * len(table.header), *(line for block in table.blocks for line in block)]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _latex_table(table: _TextTable) -> list[str]:
+    def drawn(row: Sequence[str]) -> str:
+        return " & ".join(row) + r" \\"
+
+    lines = [rf"\begin{{tabular}}{{l{'c' * (len(table.header) - 1)}}}", r"\toprule", drawn(table.header)]
+    for block in table.blocks:
+        lines += [r"\midrule", *map(drawn, block)]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+_TERMINAL = _TextFormat(
+    plain=str,
+    best=lambda text: f"{text} *",
+    within=lambda text: f"{text} ~",
+    legend="* best of its column; ~ within the best one's interval.",
+    heading=str,
+    items=_bullets,
+    table=_aligned,
+)
+_MARKDOWN = _TextFormat(
     plain=lambda text: re.sub(r"([|\\*_<`])", r"\\\1", text),
     best=lambda text: f"**{text}**",
     within=lambda text: f"_{text}_",
+    legend="Bold: best of its column; italics: within the best one's interval.",
+    heading=lambda text: f"## {text}",
+    items=_bullets,
+    table=_markdown_table,
 )
 _LATEX_SIGNS = {
     "\\": r"\textbackslash{}",
@@ -172,86 +206,41 @@ _LATEX_SIGNS = {
     "[": "{[}",
     "]": "{]}",
 }
-_LATEX = Style(
+_LATEX = _TextFormat(
     plain=lambda text: "".join(_LATEX_SIGNS.get(sign, sign) for sign in text),
     best=lambda text: rf"\textbf{{{text}}}",
     within=lambda text: rf"\underline{{{text}}}",
+    legend="Bold: best of its column; underlined: within the best one's interval.",
+    heading=lambda text: rf"\paragraph{{{text}}}",
+    items=lambda texts: [r"\begin{itemize}", *(rf"\item {text}" for text in texts), r"\end{itemize}"],
+    table=_latex_table,
 )
 
 
 def to_terminal(result: TableResult) -> str:
     """With ``*`` after the best of a column and ``~`` after those within its interval."""
-    legend = ["* best of its column; ~ within the best one's interval."]
-    return _document(result, _TERMINAL, _aligned, [*legend, *result.notes], heading=str, item="- {}".format)
+    return _document(result, _TERMINAL)
 
 
 def to_markdown(result: TableResult) -> str:
     """With the best of a column in bold and those within its interval in italics."""
-    legend = ["Bold: best of its column; italics: within the best one's interval."]
-    notes = [_MARKDOWN.plain(note) for note in (*legend, *result.notes)]
-    return _document(result, _MARKDOWN, _markdown_table, notes, heading="## {}".format, item="- {}".format)
+    return _document(result, _MARKDOWN)
 
 
 def to_latex(result: TableResult) -> str:
     """For ``booktabs``, with the best of a column in bold and those within its interval underlined."""
-    legend = ["Bold: best of its column; underlined: within the best one's interval."]
-    notes = [_LATEX.plain(note) for note in (*legend, *result.notes)]
-    text = _document(result, _LATEX, _latex_table, notes, heading=r"\paragraph{{{}}}".format, item=r"\item {}".format)
-    return "% Needs \\usepackage{booktabs}\n" + text
+    return "% Needs \\usepackage{booktabs}\n" + _document(result, _LATEX)
 
 
-def _document(
-    result: TableResult,
-    style: Style,
-    draw: Callable[[Grid], list[str]],
-    notes: Sequence[str],
-    heading: Callable[[str], str],
-    item: Callable[[str], str],
-) -> str:
-    main = main_grid(result, style)
-    parts = [[heading(main.title)], draw(main), _items(notes, item, style)]
-    for grid in comparison_grids(result, style):
-        parts += [[heading(grid.title)], draw(grid)]
+def _document(result: TableResult, form: _TextFormat) -> str:
+    main, *comparisons = [_main_table(result, form), *_comparison_tables(result, form)]
+    notes = form.items([form.plain(note) for note in (form.legend, *result.notes)])
+    parts = [[form.heading(main.title)], form.table(main), notes]
+    for table in comparisons:
+        parts += [[form.heading(table.title)], form.table(table)]
     if result.failures:
-        failures = [style.plain(failure) for failure in result.failures]
-        parts += [[heading(style.plain("Without a figure"))], _items(failures, item, style)]
+        parts += [[form.heading("Without a figure")], form.items(list(map(form.plain, result.failures)))]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _items(texts: Sequence[str], item: Callable[[str], str], style: Style) -> list[str]:
-    lines = [item(text) for text in texts]
-    return [r"\begin{itemize}", *lines, r"\end{itemize}"] if style is _LATEX else lines
-
-
-def _aligned(grid: Grid) -> list[str]:
-    rows = [list(grid.header), *(list(line) for block in grid.blocks for line in block)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(grid.header))]
-
-    def drawn(row: Sequence[str]) -> str:
-        first, *rest = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        return "  ".join([first, *rest]).rstrip()
-
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    lines = [drawn(grid.header)]
-    for block in grid.blocks:
-        lines += [rule, *(drawn(row) for row in block)]
-    return lines
-
-
-def _markdown_table(grid: Grid) -> list[str]:
-    rows = [grid.header, ["---"] * len(grid.header), *(line for block in grid.blocks for line in block)]
-    return [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _latex_table(grid: Grid) -> list[str]:
-    lines = [rf"\begin{{tabular}}{{l{'c' * (len(grid.header) - 1)}}}", r"\toprule", _latex_row(grid.header)]
-    for block in grid.blocks:
-        lines += [r"\midrule", *(_latex_row(row) for row in block)]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
-
-
-def _latex_row(row: Sequence[str]) -> str:
-    return " & ".join(row) + r" \\"
 
 
 # -- A table for programs: one record for each row and column, as CSV or JSON -----------------------------------------
@@ -288,7 +277,7 @@ FIELDS = (
 
 def records(result: TableResult) -> list[dict[str, Any]]:
     """Every row in every column, empty fields as ``None``."""
-    return [_record(line, column, result) for line in result.lines for column in result.columns]
+    return [_record(line, column, result) for line in result.rows for column in result.columns]
 
 
 def to_csv(result: TableResult) -> str:
@@ -301,22 +290,18 @@ def to_csv(result: TableResult) -> str:
 
 
 def to_json(result: TableResult) -> str:
-    """Records, setting, notes and failures."""
-    return json.dumps(as_mapping(result), indent=2, ensure_ascii=False) + "\n"
-
-
-def as_mapping(result: TableResult) -> dict[str, Any]:
-    """What :func:`to_json` writes."""
-    return {
+    """Records, settings, notes and failures."""
+    content = {
         "table": result.table.name,
-        "setting": asdict(result.setting),
+        "setting": asdict(result.settings),
         "records": records(result),
         "notes": list(result.notes),
         "failures": list(result.failures),
     }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _record(line: Line, column: Column, result: TableResult) -> dict[str, Any]:
+def _record(line: ResultRow, column: Column, result: TableResult) -> dict[str, Any]:
     entry = line.entries[column]
     summary, comparison = entry.summary, entry.comparison
     paper = line.paper.get((column.dataset, column.shot))
@@ -329,7 +314,7 @@ def _record(line: Line, column: Column, result: TableResult) -> dict[str, Any]:
         "dataset": column.dataset,
         "shot": column.shot,
         "kind": column.kind,
-        "model": None if line.row.published else result.setting.plm,
+        "model": None if line.row.published else result.settings.plm,
         "parameters": line.parameters,
         "mark": entry.mark or None,
         "paper_millions": line.paper_millions,
@@ -369,7 +354,7 @@ def write_files(result: TableResult, folder: Path) -> list[Path]:
     Raises:
         RunError: the folder cannot be written to.
     """
-    parts = [result.table.name, *result.setting.datasets, Path(result.setting.plm).name, _digest(result)]
+    parts = [result.table.name, *result.settings.datasets, Path(result.settings.plm).name, _digest(result)]
     stem = "-".join(re.sub(r"[^A-Za-z0-9.-]+", "_", part) for part in parts)
     files = []
     try:
@@ -384,7 +369,7 @@ def write_files(result: TableResult, folder: Path) -> list[Path]:
 
 def _digest(result: TableResult) -> str:
     """A few letters that stand for everything else the table was made with."""
-    setting = result.setting
-    rows = [line.row.name for line in result.lines]
-    rest = [rows, setting.shots, setting.tasks, setting.seeds, sorted(setting.overrides)]
+    settings = result.settings
+    rows = [line.row.name for line in result.rows]
+    rest = [rows, settings.shots, settings.tasks, settings.seeds, sorted(settings.overrides)]
     return hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:6]

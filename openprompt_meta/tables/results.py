@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -12,24 +12,22 @@ from scipy import stats
 from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.errors import ConfigError, RunError
 from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
-from openprompt_meta.tables.cells import Cell, CellState
+from openprompt_meta.tables.cells import Cell, CellState, TableSettings
 from openprompt_meta.tables.definitions import (
-    PaperFigure,
+    PaperAccuracy,
     Table,
     TableRow,
     dataset_title,
-    paper_figure,
+    paper_accuracy,
     paper_millions,
 )
-from openprompt_meta.tables.settings import Setting
 
 __all__ = [
-    "LEVEL",
     "Column",
     "Comparison",
     "Entry",
-    "Line",
     "PairedDifference",
+    "ResultRow",
     "TableResult",
     "assemble",
     "compare",
@@ -38,8 +36,7 @@ __all__ = [
     "t_half_width",
 ]
 
-# -- comparison -------------------------------------------------------------------------------------------------------
-# Paired comparison: the same tasks evaluated by two methods, and what their difference is worth.
+# -- paired comparison: the same tasks evaluated by two methods, and what their difference is worth -------------------
 #
 # Two methods that see the same tasks share what makes a task hard. The differences task by task do not contain it, so
 # they tell apart methods whose own intervals overlap.
@@ -176,7 +173,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class ResultRow:
     """A row of the finished table."""
 
     row: TableRow
@@ -184,7 +181,7 @@ class Line:
     """Numbers tuned, as counted here."""
     paper_millions: float | None
     entries: Mapping[Column, Entry]
-    paper: Mapping[tuple[str, int], PaperFigure]
+    paper: Mapping[tuple[str, int], PaperAccuracy]
     """The paper's figures by data set and shots."""
 
 
@@ -198,9 +195,9 @@ class TableResult:
     """
 
     table: Table
-    setting: Setting
+    settings: TableSettings
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    rows: tuple[ResultRow, ...]
     references: Mapping[Column, str]
     failures: tuple[str, ...]
     notes: tuple[str, ...]
@@ -209,7 +206,7 @@ class TableResult:
 def assemble(
     table: Table,
     rows: Sequence[TableRow],
-    setting: Setting,
+    settings: TableSettings,
     states: Mapping[Cell, CellState],
     against: str | None = None,
 ) -> TableResult:
@@ -218,51 +215,52 @@ def assemble(
     Args:
         table: its name and title.
         rows: those to print.
-        setting: what they were run with.
+        settings: what they were run with.
         states: every cell of them.
         against: name of the row to compare the others with; by default the best of each column.
     """
     _require_runnable(against, rows)
-    if not any(dataset in KNOWN_DATASETS for dataset in setting.datasets):
+    if not any(dataset in KNOWN_DATASETS for dataset in settings.datasets):
         rows = [row for row in rows if not row.published]  # nothing was ever published on these data
-    figures = _Figures(states)
-    columns = _columns(setting, figures)
-    marks = {column: _marks(column, rows, figures) for column in columns}
-    comparisons, references = {}, {}
+    accuracies = _Accuracies(states)
+    columns = _columns(settings, accuracies)
+    entries: dict[str, dict[Column, Entry]] = {row.name: {} for row in rows}
+    references = {}
     for column in columns:
-        chosen = against if against is not None else _best(column, rows, figures)
-        if chosen is not None and figures.has(chosen, column):
-            references[column] = chosen
-            comparisons[column] = _comparisons(column, rows, figures, chosen)
-    lines = tuple(
-        Line(
-            row=row,
-            parameters=figures.parameters(row.name),
-            paper_millions=None if row.paper is None else paper_millions(*row.paper, setting.shots[0]),
-            entries={
-                column: Entry(
-                    figures.summary(row.name, column),
-                    marks[column].get(row.name, ""),
-                    comparisons.get(column, {}).get(row.name),
-                    figures.missing(row.name, column),
-                )
-                for column in columns
-            },
-            paper=_paper(row, setting),
+        marks, best = _marks(column, rows, accuracies)
+        reference = against if against is not None else best
+        comparisons: Mapping[str, Comparison] = {}
+        if reference is not None and accuracies.seeds(reference, column):
+            references[column] = reference
+            comparisons = _comparisons(column, rows, accuracies, reference)
+        for name in entries:
+            entries[name][column] = Entry(
+                accuracies.summary(name, column),
+                marks.get(name, ""),
+                comparisons.get(name),
+                accuracies.missing(name, column),
+            )
+    finished = tuple(
+        ResultRow(
+            row,
+            accuracies.parameters.get(row.name),
+            None if row.paper is None else paper_millions(*row.paper, settings.shots[0]),
+            entries[row.name],
+            _paper(row, settings),
         )
         for row in rows
     )
     return TableResult(
-        table, setting, columns, lines, references, _failures(states), _notes(rows, setting, columns, states)
+        table, settings, columns, finished, references, _failures(states), _notes(rows, settings, columns, states)
     )
 
 
-class _Figures:
+class _Accuracies:
     """Per-task accuracies by row, column and seed."""
 
     def __init__(self, states: Mapping[Cell, CellState]) -> None:
         self.by_row: dict[tuple[str, Column], dict[int, tuple[float, ...]]] = {}
-        self._parameters: dict[str, int] = {}
+        self.parameters: dict[str, int] = {}
         self._missing: dict[tuple[str, str, int], str] = {}
         for cell, state in states.items():
             if state.outcome is None:
@@ -272,23 +270,16 @@ class _Figures:
             column = Column(cell.dataset, cell.shot, state.outcome.kind)
             self.by_row.setdefault((cell.row.name, column), {})[cell.seed] = state.outcome.accuracies
             if state.outcome.parameters is not None:
-                self._parameters[cell.row.name] = state.outcome.parameters
-
-    def has(self, row: str, column: Column) -> bool:
-        return (row, column) in self.by_row
+                self.parameters[cell.row.name] = state.outcome.parameters
 
     def missing(self, row: str, column: Column) -> str:
-        """A word for an empty place; none where the row's figures are of the other kind or its own."""
-        for kind in (INDUCTIVE, TRANSDUCTIVE):
-            if self.has(row, Column(column.dataset, column.shot, kind)):
-                return ""
+        """A word for an empty place; none where the row's accuracies are of the other kind or its own."""
+        if any(self.seeds(row, replace(column, kind=kind)) for kind in (INDUCTIVE, TRANSDUCTIVE)):
+            return ""
         return self._missing.get((row, column.dataset, column.shot), "")
 
     def seeds(self, row: str, column: Column) -> dict[int, tuple[float, ...]]:
         return self.by_row.get((row, column), {})
-
-    def parameters(self, row: str) -> int | None:
-        return self._parameters.get(row)
 
     def summary(self, row: str, column: Column) -> SeedsSummary | None:
         seeds = self.seeds(row, column)
@@ -301,40 +292,38 @@ class _Figures:
         return [a for seed in shared for a in first[seed]], [a for seed in shared for a in second[seed]]
 
 
-def _columns(setting: Setting, figures: _Figures) -> tuple[Column, ...]:
-    found = {column for _, column in figures.by_row}
+def _columns(settings: TableSettings, accuracies: _Accuracies) -> tuple[Column, ...]:
+    found = {column for _, column in accuracies.by_row}
     columns = []
-    for dataset in setting.datasets:
-        for shot in setting.shots:
-            kinds = [kind for kind in (INDUCTIVE, TRANSDUCTIVE) if Column(dataset, shot, kind) in found]
-            columns += [Column(dataset, shot, kind) for kind in kinds or [INDUCTIVE]]
+    for dataset in settings.datasets:
+        for shot in settings.shots:
+            kinds = [Column(dataset, shot, kind) for kind in (INDUCTIVE, TRANSDUCTIVE)]
+            columns += [column for column in kinds if column in found] or kinds[:1]
     return tuple(columns)
 
 
-def _best(column: Column, rows: Sequence[TableRow], figures: _Figures) -> str | None:
-    means = {row.name: summary.mean for row in rows if (summary := figures.summary(row.name, column)) is not None}
-    return max(means, key=lambda name: means[name]) if means else None
+def _marks(column: Column, rows: Sequence[TableRow], accuracies: _Accuracies) -> tuple[dict[str, str], str | None]:
+    """Which rows are best and within the best one's interval, and the name of the (first) best."""
+    found = {row.name: accuracies.summary(row.name, column) for row in rows}
+    summaries = {name: summary for name, summary in found.items() if summary is not None}
+    if not summaries:
+        return {}, None
+    name = max(summaries, key=lambda name: summaries[name].mean)
+    best, marks = summaries[name], {}
+    for other, summary in summaries.items():
+        if summary.mean == best.mean:
+            marks[other] = "best"
+        elif best.interval is not None and summary.mean >= best.mean - best.interval:
+            marks[other] = "within"
+    return marks, name
 
 
-def _marks(column: Column, rows: Sequence[TableRow], figures: _Figures) -> dict[str, str]:
-    name = _best(column, rows, figures)
-    best = None if name is None else figures.summary(name, column)
-    if best is None:
-        return {}
-    marks = {}
-    for row in rows:
-        summary = figures.summary(row.name, column)
-        if summary is not None and summary.mean == best.mean:
-            marks[row.name] = "best"
-        elif summary is not None and best.interval is not None and summary.mean >= best.mean - best.interval:
-            marks[row.name] = "within"
-    return marks
-
-
-def _comparisons(column: Column, rows: Sequence[TableRow], figures: _Figures, against: str) -> dict[str, Comparison]:
+def _comparisons(
+    column: Column, rows: Sequence[TableRow], accuracies: _Accuracies, against: str
+) -> dict[str, Comparison]:
     differences = {}
     for row in rows:
-        ours, theirs = figures.pairs(row.name, against, column)
+        ours, theirs = accuracies.pairs(row.name, against, column)
         if row.name != against and ours:
             differences[row.name] = compare(ours, theirs)
     adjusted = holm([difference.p for difference in differences.values()])
@@ -344,14 +333,12 @@ def _comparisons(column: Column, rows: Sequence[TableRow], figures: _Figures, ag
     }
 
 
-def _paper(row: TableRow, setting: Setting) -> dict[tuple[str, int], PaperFigure]:
-    figures = {}
-    for dataset in setting.datasets:
-        for shot in setting.shots:
-            figure = None if row.paper is None else paper_figure(*row.paper, dataset, shot)
-            if figure is not None:
-                figures[dataset, shot] = figure
-    return figures
+def _paper(row: TableRow, settings: TableSettings) -> dict[tuple[str, int], PaperAccuracy]:
+    if row.paper is None:
+        return {}
+    places = [(dataset, shot) for dataset in settings.datasets for shot in settings.shots]
+    found = {place: paper_accuracy(*row.paper, *place) for place in places}
+    return {place: accuracy for place, accuracy in found.items() if accuracy is not None}
 
 
 def _require_runnable(against: str | None, rows: Sequence[TableRow]) -> None:
@@ -374,22 +361,22 @@ def _failures(states: Mapping[Cell, CellState]) -> tuple[str, ...]:
 
 
 def _notes(
-    rows: Sequence[TableRow], setting: Setting, columns: Sequence[Column], states: Mapping[Cell, CellState]
+    rows: Sequence[TableRow], settings: TableSettings, columns: Sequence[Column], states: Mapping[Cell, CellState]
 ) -> tuple[str, ...]:
-    seeds = ", ".join(map(str, setting.seeds))
+    seeds = ", ".join(map(str, settings.seeds))
     notes = [
-        f"{setting.plm}; {setting.tasks} test tasks for each seed ({seeds}); mean ± half the 95 % interval over "
-        "tasks, in per cent" + ("; in parentheses the deviation over seeds." if len(setting.seeds) > 1 else "."),
+        f"{settings.plm}; {settings.tasks} test tasks for each seed ({seeds}); mean ± half the 95 % interval over "
+        "tasks, in per cent" + ("; in parentheses the deviation over seeds." if len(settings.seeds) > 1 else "."),
     ]
-    if setting.overrides:
-        notes.append(f"Keys for every cell: {' '.join(setting.overrides)}.")
-    if not setting.has_head and any(row.defaults_with_head for row in rows):
+    if settings.overrides:
+        notes.append(f"Keys for every cell: {' '.join(settings.overrides)}.")
+    if not settings.has_head and any(row.defaults_with_head for row in rows):
         notes.append(
-            f"{setting.plm} has no vocabulary head: MetaPrompter runs with RepVerb alone (λ = 1), not with both."
+            f"{settings.plm} has no vocabulary head: MetaPrompter runs with RepVerb alone (λ = 1), not with both."
         )
     if any(column.kind == TRANSDUCTIVE for column in columns):
         notes.append("Transductive figures have seen the whole query set and stand in a column of their own.")
-    if any(_paper(row, setting) for row in rows):
+    if any(_paper(row, settings) for row in rows):
         notes.append(
             "paper: the figures it prints, bert-base-uncased, ± over three seeds. Its authors' code centres features "
             "by the query set too, so they may be transductive."

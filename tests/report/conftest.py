@@ -9,7 +9,7 @@ import pytest
 
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.workbench import Effort, Workbench
+from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
 from openprompt_meta.runs.run import Run
 from tests.helpers.small_runs import small_config, write_data
 
@@ -39,5 +39,5 @@ def plain(runs_folder: Path) -> FinishedRun:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
-    return Workbench(tmp_path / "figures", Effort(tasks=3, shots=(1, 2)), show_progress=False)
+def cache(tmp_path: Path) -> NumbersCache:
+    return NumbersCache(tmp_path / "figures", ReportOptions(tasks=3, shots=(1, 2)), show_progress=False)

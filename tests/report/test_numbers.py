@@ -17,21 +17,25 @@ from torch.nn import functional as F
 from openprompt_meta.components import figures
 from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.errors import RunError
-from openprompt_meta.report.evaluated import EvaluatedTask, EvaluatedTasks, evaluated_tasks
-from openprompt_meta.report.figures.calibration import calibrate
-from openprompt_meta.report.figures.confusion import Confusion
 from openprompt_meta.report.figures.costs import HeldForBackward
 from openprompt_meta.report.figures.label_map import label_distance
-from openprompt_meta.report.figures.training import moving_mean
+from openprompt_meta.report.figures.learning_curves import moving_mean
+from openprompt_meta.report.figures.predictions import (
+    Confusion,
+    RunPredictions,
+    TaskPredictions,
+    calibrate,
+    predictions_of,
+)
 from openprompt_meta.report.finished_run import FinishedRun, open_runs
-from openprompt_meta.report.opening import departures, opening_of
-from openprompt_meta.report.workbench import Workbench
+from openprompt_meta.report.numbers_cache import NumbersCache
+from openprompt_meta.report.page import differences_from_paper, summarise_run
 
 pytestmark = pytest.mark.meta
 
 
-def numbers(name: str, runs: list[FinishedRun], bench: Workbench):
-    return figures()[name].from_runs(runs, bench)
+def numbers(name: str, runs: list[FinishedRun], cache: NumbersCache):
+    return figures()[name].from_runs(runs, cache)
 
 
 def pool_tensors(run: FinishedRun) -> dict[str, np.ndarray]:
@@ -48,32 +52,31 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum()
 
 
-def made_up(tasks: list[EvaluatedTask], monkeypatch: pytest.MonkeyPatch) -> None:
+def made_up(tasks: list[TaskPredictions], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the figures see these evaluated tasks."""
-    for module in ("accuracies", "confusion", "calibration"):
-        name = f"openprompt_meta.report.figures.{module}.evaluated_tasks"
-        monkeypatch.setattr(name, lambda run, bench: EvaluatedTasks(0, tasks))
+    name = "openprompt_meta.report.figures.predictions.predictions_of"
+    monkeypatch.setattr(name, lambda run, cache: RunPredictions(0, tasks))
 
 
-# -- evaluated tasks --------------------------------------------------------------------------------------------------
+# -- predictions ------------------------------------------------------------------------------------------------------
 
 
-def test_judging_again_gives_the_accuracies_of_the_test(plain: FinishedRun, bench: Workbench) -> None:
-    evaluated = evaluated_tasks(plain, bench)
-    assert [task.accuracy for task in evaluated.tasks] == pytest.approx(plain.accuracies[0][:3])
-    for task in evaluated.tasks:
+def test_predicting_again_gives_the_accuracies_of_the_test(plain: FinishedRun, cache: NumbersCache) -> None:
+    predicted = predictions_of(plain, cache)
+    assert [fmean(task.hits) for task in predicted.tasks] == pytest.approx(plain.accuracies[0][:3])
+    for task in predicted.tasks:
         assert np.array(task.probabilities).sum(axis=1) == pytest.approx(1.0)
 
 
 def test_confusions_are_counted_only_where_both_classes_were_on_offer(
-    plain: FinishedRun, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    plain: FinishedRun, cache: NumbersCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [
-        EvaluatedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]),
-        EvaluatedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
+        TaskPredictions(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]),
+        TaskPredictions(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
     ]
     made_up(tasks, monkeypatch)
-    found: Confusion = numbers("confusion", [plain], bench)
+    found: Confusion = numbers("confusion", [plain], cache)
     assert found.classes == ["a", "b", "c"]
     # a: three texts, two of them with b on offer (one taken for it), one with c on offer (taken for it).
     assert found.rates[0] == pytest.approx([1 / 3, 1 / 2, 1.0])
@@ -83,16 +86,16 @@ def test_confusions_are_counted_only_where_both_classes_were_on_offer(
 
 
 def test_recalls_of_a_class_are_those_of_the_tasks_that_have_it(
-    plain: FinishedRun, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    plain: FinishedRun, cache: NumbersCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_up(
         [
-            EvaluatedTask(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]),
-            EvaluatedTask(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
+            TaskPredictions(0, ["a", "b"], [0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]),
+            TaskPredictions(1, ["c", "a"], [0, 1], [[0.6, 0.4], [0.9, 0.1]]),
         ],
         monkeypatch,
     )
-    found = numbers("classes", [plain], bench)
+    found = numbers("classes", [plain], cache)
     assert dict(zip(found.classes, found.recalls, strict=True)) == {"a": [0.5, 0.0], "b": [1.0], "c": [1.0]}
     assert found.classes[0] == "a"  # the hardest first
 
@@ -118,8 +121,8 @@ def test_certainty_and_its_opposite_have_a_bin() -> None:
 # -- what is read from the folder ------------------------------------------------------------------------------------
 
 
-def test_curves_are_the_metrics_and_the_star_is_the_tested_checkpoint(plain: FinishedRun, bench: Workbench) -> None:
-    (curve,) = numbers("training", [plain], bench).curves
+def test_curves_are_the_metrics_and_the_star_is_the_tested_checkpoint(plain: FinishedRun, cache: NumbersCache) -> None:
+    (curve,) = numbers("training", [plain], cache).curves
     lines = (plain.folder.path / "seed-0" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     assert curve.losses == [record["loss"] for record in records if record["kind"] == "step"]
@@ -132,9 +135,9 @@ def test_a_moving_mean_is_over_the_last_values() -> None:
     assert moving_mean([1.0, 2.0, 3.0, 6.0], 2) == [1.0, 1.5, 2.5, 4.5]
 
 
-def test_all_tasks_of_all_seeds_are_in_the_histogram(runs_folder: Path, bench: Workbench) -> None:
+def test_all_tasks_of_all_seeds_are_in_the_histogram(runs_folder: Path, cache: NumbersCache) -> None:
     run = FinishedRun(runs_folder / "warp")
-    found = numbers("tasks", [run], bench)
+    found = numbers("tasks", [run], cache)
     stored = {
         seed: json.loads((runs_folder / "warp" / f"seed-{seed}" / "test.json").read_text())["accuracies"]
         for seed in (0, 1)
@@ -143,9 +146,9 @@ def test_all_tasks_of_all_seeds_are_in_the_histogram(runs_folder: Path, bench: W
     assert stored[0][found.hardest[0]] == min(stored[0])
 
 
-def test_paired_differences_are_task_by_task_over_common_seeds(runs_folder: Path, bench: Workbench) -> None:
+def test_paired_differences_are_task_by_task_over_common_seeds(runs_folder: Path, cache: NumbersCache) -> None:
     runs = open_runs([runs_folder / "plain", runs_folder / "warp"])
-    (pair,) = numbers("paired", runs, bench).pairs
+    (pair,) = numbers("paired", runs, cache).pairs
     tests = [json.loads((runs_folder / name / "seed-0" / "test.json").read_text()) for name in ("plain", "warp")]
     differences = [b - a for a, b in zip(tests[0]["accuracies"], tests[1]["accuracies"], strict=True)]
     assert pair.differences == pytest.approx(differences)
@@ -155,21 +158,21 @@ def test_paired_differences_are_task_by_task_over_common_seeds(runs_folder: Path
 
 
 def test_runs_on_other_tasks_are_not_paired(
-    runs_folder: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    runs_folder: Path, cache: NumbersCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = open_runs([runs_folder / "plain", runs_folder / "warp"])
     monkeypatch.setattr(type(runs[1]), "seeds", property(lambda run: [0] if run is runs[0] else [7]))
     with pytest.raises(RunError, match="different tasks: their seeds are"):
-        numbers("paired", runs, bench)
+        numbers("paired", runs, cache)
     assert not figures()["paired"].fits(runs)
 
 
 @pytest.mark.parametrize(("name", "values"), [("num-prompts", [2, 3]), ("prompt-length", [2, 4])])
 def test_curves_against_the_pool_hold_each_runs_result(
-    runs_folder: Path, bench: Workbench, name: str, values: list[int]
+    runs_folder: Path, cache: NumbersCache, name: str, values: list[int]
 ) -> None:
     runs = open_runs([runs_folder / "plain", runs_folder / "pool"])
-    (curve,) = numbers(name, runs, bench).curves
+    (curve,) = numbers(name, runs, cache).curves
     by_value = dict(zip(curve.values, curve.means, strict=True))
     assert curve.values == values
     stored = {
@@ -178,12 +181,12 @@ def test_curves_against_the_pool_hold_each_runs_result(
     }
     assert sorted(by_value.values()) == pytest.approx(sorted(stored.values()))
     with pytest.raises(RunError, match="a curve needs runs that differ"):
-        figures()[name].measure(runs[:1], bench)
+        figures()[name].measure(runs[:1], cache)
 
 
-def test_bars_are_named_by_what_sets_runs_on_the_same_tasks_apart(runs_folder: Path, bench: Workbench) -> None:
+def test_bars_are_named_by_what_sets_runs_on_the_same_tasks_apart(runs_folder: Path, cache: NumbersCache) -> None:
     runs = open_runs([runs_folder / "plain", runs_folder / "warp"])
-    bars = numbers("tuning", runs, bench).bars
+    bars = numbers("tuning", runs, cache).bars
     assert [bar.name for bar in bars] == ["verbalizer=rep_verbalizer", "verbalizer=warp_verbalizer"]
     assert {bar.group for bar in bars} == {"small, 3-way 2-shot"}
     assert bars[0].mean == pytest.approx(fmean(runs[0].accuracies[0]))
@@ -192,8 +195,8 @@ def test_bars_are_named_by_what_sets_runs_on_the_same_tasks_apart(runs_folder: P
 # -- what is computed again ------------------------------------------------------------------------------------------
 
 
-def test_attention_is_the_papers_double_mean_over_adapted_keys(plain: FinishedRun, bench: Workbench) -> None:
-    found = numbers("attention", [plain], bench)
+def test_attention_is_the_papers_double_mean_over_adapted_keys(plain: FinishedRun, cache: NumbersCache) -> None:
+    found = numbers("attention", [plain], cache)
     method = plain.method(0)
     source = method.sources["train"]
     sums: dict[str, list[np.ndarray]] = {}
@@ -224,9 +227,9 @@ def test_attention_is_the_papers_double_mean_over_adapted_keys(plain: FinishedRu
 
 
 def test_cosines_are_between_prompt_tokens_and_mean_embeddings_of_label_words(
-    plain: FinishedRun, bench: Workbench
+    plain: FinishedRun, cache: NumbersCache
 ) -> None:
-    found = numbers("cosine", [plain], bench)
+    found = numbers("cosine", [plain], cache)
     prompts = pool_tensors(plain)["prompts"]
     embedding = plain.loaded.model.get_input_embeddings().weight.detach().double().numpy()
     assert np.array(found.cosines).shape == (5, 3, 2)
@@ -240,8 +243,8 @@ def test_cosines_are_between_prompt_tokens_and_mean_embeddings_of_label_words(
                 assert found.cosines[y][i][j] == pytest.approx(expected, abs=1e-6)
 
 
-def test_nearest_tokens_have_the_largest_cosine_of_all_words(plain: FinishedRun, bench: Workbench) -> None:
-    found = numbers("nearest-tokens", [plain], bench)
+def test_nearest_tokens_have_the_largest_cosine_of_all_words(plain: FinishedRun, cache: NumbersCache) -> None:
+    found = numbers("nearest-tokens", [plain], cache)
     prompts, tokenizer = pool_tensors(plain)["prompts"], plain.loaded.tokenizer
     embedding = plain.loaded.model.get_input_embeddings().weight.detach().double().numpy()
     for i in range(3):
@@ -258,8 +261,8 @@ def test_nearest_tokens_have_the_largest_cosine_of_all_words(plain: FinishedRun,
             assert found.cosines[i][j] == pytest.approx(best, abs=1e-6)
 
 
-def test_the_inner_loop_ends_where_the_test_does(plain: FinishedRun, bench: Workbench) -> None:
-    found = numbers("inner-loop", [plain], bench)
+def test_the_inner_loop_ends_where_the_test_does(plain: FinishedRun, cache: NumbersCache) -> None:
+    found = numbers("inner-loop", [plain], cache)
     steps = plain.config.meta.inner_steps_eval
     assert [row[steps] for row in found.accuracies] == pytest.approx(plain.accuracies[0][:3])
     outcome = plain.method(0).learner.evaluate(plain.method(0).sources["test"][0], steps)
@@ -267,22 +270,22 @@ def test_the_inner_loop_ends_where_the_test_does(plain: FinishedRun, bench: Work
     assert found.query_losses[0][steps] == pytest.approx(outcome.loss, rel=1e-4)
 
 
-def test_watching_the_inner_loop_does_not_change_it(runs_folder: Path, bench: Workbench) -> None:
+def test_watching_the_inner_loop_does_not_change_it(runs_folder: Path, cache: NumbersCache) -> None:
     # WARP's label embeddings are learned on the way: a look at them must not be a step of theirs.
     run = FinishedRun(runs_folder / "warp")
-    found = numbers("inner-loop", [run], bench)
+    found = numbers("inner-loop", [run], cache)
     steps = run.config.meta.inner_steps_eval
     assert [row[steps] for row in found.accuracies] == pytest.approx(run.accuracies[0][:3])
 
 
-def test_shots_of_the_run_give_the_accuracies_of_its_test(plain: FinishedRun, bench: Workbench) -> None:
-    (curve,) = numbers("shots", [plain], bench).curves
+def test_shots_of_the_run_give_the_accuracies_of_its_test(plain: FinishedRun, cache: NumbersCache) -> None:
+    (curve,) = numbers("shots", [plain], cache).curves
     assert curve.shots == [1, 2]
     assert curve.accuracies[1] == pytest.approx(plain.accuracies[0][:3])
 
 
-def test_baselines_are_class_means_by_cosine_on_the_same_tasks(plain: FinishedRun, bench: Workbench) -> None:
-    found = numbers("baselines", [plain], bench)
+def test_baselines_are_class_means_by_cosine_on_the_same_tasks(plain: FinishedRun, cache: NumbersCache) -> None:
+    found = numbers("baselines", [plain], cache)
     meta = plain.config.meta
     sampler = EpisodeSampler(plain.dataset.test, meta.way, meta.shot, meta.query, seed=0)
     expected = []
@@ -306,8 +309,8 @@ def test_baselines_are_class_means_by_cosine_on_the_same_tasks(plain: FinishedRu
     assert found.run == plain.accuracies[0][:3]
 
 
-def test_a_label_map_measures_in_the_full_space(plain: FinishedRun, bench: Workbench) -> None:
-    found = numbers("label-map", [plain], bench)
+def test_a_label_map_measures_in_the_full_space(plain: FinishedRun, cache: NumbersCache) -> None:
+    found = numbers("label-map", [plain], cache)
     assert [one.name for one in found.maps] == ["WARP", "ProtoVerb", "RepVerb"]
     own = found.maps[2]
     assert own.accuracy == pytest.approx(plain.accuracies[0][0])
@@ -365,9 +368,9 @@ def test_a_label_embedding_at_its_texts_has_no_distance() -> None:
     assert label_distance(features, np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([0, 1])) == pytest.approx(1.0)
 
 
-def test_costs_add_up_the_log_and_count_every_weight(plain: FinishedRun, bench: Workbench) -> None:
+def test_costs_add_up_the_log_and_count_every_weight(plain: FinishedRun, cache: NumbersCache) -> None:
     before = (plain.folder.path / "seed-0" / "checkpoints" / "best.safetensors").read_bytes()
-    found = numbers("costs", [plain], bench)
+    found = numbers("costs", [plain], cache)
     lines = (plain.folder.path / "seed-0" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert sum(found.run_seconds.values()) == pytest.approx(sum(json.loads(line)["seconds"] for line in lines))
     weights = sum(p.numel() * 4 for p in plain.loaded.model.parameters())
@@ -391,27 +394,27 @@ def test_what_is_held_for_backward_is_counted_once_and_given_back() -> None:
     assert held.peak == 256
 
 
-# -- the opening -----------------------------------------------------------------------------------------------------
+# -- the page's words -------------------------------------------------------------------------------------------------
 
 
-def test_the_opening_says_how_good_against_what_and_how_sure(plain: FinishedRun, bench: Workbench) -> None:
-    baselines = numbers("baselines", [plain], bench)
-    opening = opening_of(plain, baselines)
-    assert opening.how_good.startswith(f"{100 * fmean(plain.accuracies[0]):.2f} ±")
-    assert baselines.best in opening.against_what
-    assert "chance is 33 %" in opening.against_what
-    assert "test classes: 3 that were never trained on, 2 examples and 2 queries" in opening.on_what
-    assert "what another seed would give is not known" in opening.how_sure
+def test_the_summary_says_how_good_against_what_and_how_sure(plain: FinishedRun, cache: NumbersCache) -> None:
+    baselines = numbers("baselines", [plain], cache)
+    summary = summarise_run(plain, baselines)
+    assert summary.how_good.startswith(f"{100 * fmean(plain.accuracies[0]):.2f} ±")
+    assert baselines.best in summary.against_what
+    assert "chance is 33 %" in summary.against_what
+    assert "test classes: 3 that were never trained on, 2 examples and 2 queries" in summary.on_what
+    assert "what another seed would give is not known" in summary.how_sure
 
 
 def test_several_seeds_tell_their_deviation(runs_folder: Path) -> None:
-    opening = opening_of(FinishedRun(runs_folder / "warp"), None)
-    assert "the trainings of 2 seeds differ by a deviation of" in opening.how_sure
+    summary = summarise_run(FinishedRun(runs_folder / "warp"), None)
+    assert "the trainings of 2 seeds differ by a deviation of" in summary.how_sure
 
 
-def test_departures_are_the_keys_that_differ_from_the_defaults(runs_folder: Path) -> None:
+def test_differences_from_the_paper_are_the_keys_that_differ_from_the_defaults(runs_folder: Path) -> None:
     runs = open_runs([runs_folder / "plain", runs_folder / "warp"])
-    rows = {key: (paper, values) for key, paper, values in departures([run.config for run in runs])}
+    rows = {key: (paper, values) for key, paper, *values in differences_from_paper([run.config for run in runs])}
     assert rows["meta.way"] == ("5", ["3", "3"])
     assert rows["verbalizer"] == ("rep_verbalizer", ["rep_verbalizer", "warp_verbalizer"])
     assert "meta.inner_lr" not in rows

@@ -16,13 +16,12 @@ from openprompt_meta.cli import main
 from openprompt_meta.components import figures
 from openprompt_meta.errors import CompatibilityError, RunError
 from openprompt_meta.report.finished_run import FinishedRun
-from openprompt_meta.report.opening import Opening
-from openprompt_meta.report.page import Panel, Section, render_page
-from openprompt_meta.report.workbench import Effort, Workbench, from_plain
+from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
+from openprompt_meta.report.page import FigureSection, Picture, RunSummary, render_page
 from openprompt_meta.report.writing import plot, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-QUICK = Effort(tasks=2, shots=(1, 2))
+QUICK = ReportOptions(tasks=2, shots=(1, 2))
 COMPARISONS = {"tuning", "paired", "num-prompts", "prompt-length"}
 
 
@@ -122,9 +121,9 @@ def test_the_page_opens_with_the_result_and_ends_with_how_to_reproduce_it(report
 
 def test_names_from_data_cannot_break_the_page(plain: FinishedRun) -> None:
     nasty = '<script>alert("x")</script>&'
-    opening = Opening(nasty, nasty, nasty, nasty, nasty)
-    sections = [Section("one", nasty, nasty, [Panel(nasty, b"<svg/>", nasty, nasty, [["a"], [nasty]])], nasty)]
-    page = Page(render_page([plain], [opening, opening], sections, nasty))
+    summary = RunSummary(nasty, nasty, nasty, nasty, nasty)
+    sections = [FigureSection("one", nasty, nasty, [Picture(nasty, b"<svg/>", nasty, nasty, [["a"], [nasty]])], nasty)]
+    page = Page(render_page([plain], [summary, summary], sections, nasty))
     assert "script" not in page.elements
     assert page.words.count(nasty) >= 10
 
@@ -178,30 +177,36 @@ def test_a_browser_shows_every_picture_without_a_complaint(report: Path, compari
 # -- kept numbers and refusals ---------------------------------------------------------------------------------------
 
 
-def test_numbers_are_computed_once_and_again_when_the_run_has_changed(plain: FinishedRun, bench: Workbench) -> None:
+def test_numbers_are_computed_once_and_again_when_the_run_has_changed(plain: FinishedRun, cache: NumbersCache) -> None:
     kind = figures()["calibration"]
     calls = []
 
     def compute() -> object:
         calls.append(1)
-        return kind.measure([plain], bench)
+        return kind.measure([plain], cache)
 
-    first = bench.numbers("x", kind.numbers, [plain], compute)
-    assert bench.numbers("x", kind.numbers, [plain], compute) == first
+    first = cache.get_or_compute("x", kind.numbers, [plain], compute)
+    assert cache.get_or_compute("x", kind.numbers, [plain], compute) == first
     assert len(calls) == 1
-    other = Workbench(bench.folder, Effort(tasks=1), show_progress=False)
-    other.numbers("x", kind.numbers, [plain], compute)
+    other = NumbersCache(cache.folder, ReportOptions(tasks=1), show_progress=False)
+    other.get_or_compute("x", kind.numbers, [plain], compute)
     assert len(calls) == 2
-    (bench.folder / "x.json").write_text("{broken", encoding="utf-8")
-    bench.numbers("x", kind.numbers, [plain], compute)
+    (cache.folder / "x.json").write_text("{broken", encoding="utf-8")
+    cache.get_or_compute("x", kind.numbers, [plain], compute)
     assert len(calls) == 3
 
 
-def test_kept_numbers_of_another_shape_are_not_taken() -> None:
-    kind = figures()["calibration"].numbers
-    for wrong in ({}, {"seed": 0}, [], {"seed": "0", "counts": [], "confidences": [], "accuracies": [], "error": 0.0}):
-        with pytest.raises(ValueError, match=r"is no|is not of type"):
-            from_plain(kind, wrong)
+def test_kept_numbers_of_another_shape_are_not_taken(plain: FinishedRun, cache: NumbersCache) -> None:
+    kind = figures()["calibration"]
+    right = kind.from_runs([plain], cache)
+    file = cache.folder / "calibration.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    numbers = content["numbers"]
+    without_error = {name: value for name, value in numbers.items() if name != "error"}
+    for wrong in ({}, [], without_error, {**numbers, "more": 1}, {**numbers, "seed": "0"}, {**numbers, "seed": 0.0}):
+        file.write_text(json.dumps({**content, "numbers": wrong}), encoding="utf-8")
+        assert kind.from_runs([plain], cache) == right
+        assert json.loads(file.read_text(encoding="utf-8")) == content
 
 
 def test_plot_makes_one_figure(runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

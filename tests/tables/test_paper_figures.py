@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openprompt_meta.config.schema import KNOWN_DATASETS
-from openprompt_meta.tables.definitions import TABLES, dataset_title, paper_figure, paper_millions
+from openprompt_meta.tables.definitions import TABLES, dataset_title, paper_accuracy, paper_millions
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from openprompt_meta.tables.definitions import TABLES, dataset_title, paper_figu
     ],
 )
 def test_a_figure_is_the_papers(table: str, row: str, dataset: str, shot: int, printed: str) -> None:
-    assert str(paper_figure(table, row, dataset, shot)) == printed
+    assert str(paper_accuracy(table, row, dataset, shot)) == printed
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,17 @@ def test_parameters_are_the_papers(row: str, millions: float) -> None:
 
 
 def test_what_the_paper_does_not_print_is_not_made_up() -> None:
-    assert paper_figure("main", "ds", "hwu64", 5) is None
-    assert paper_figure("bmg", "metaprompter+bmg", "hwu64", 1) is None
-    assert paper_figure("verbalizers", "dart", "hwu64", 5) is None
-    assert paper_figure("main", "metaprompter", "demo", 5) is None
+    assert paper_accuracy("main", "ds", "hwu64", 5) is None
+    assert paper_accuracy("bmg", "metaprompter+bmg", "hwu64", 1) is None
+    assert paper_accuracy("verbalizers", "dart", "hwu64", 5) is None
+    assert paper_accuracy("main", "metaprompter", "demo", 5) is None
 
 
 def test_metaprompter_is_the_papers_best_but_on_huffpost_with_one_shot() -> None:
     rows = [row.name for row in TABLES["main-5shot"].rows if row.paper is not None]
     for shot in (5, 1):
         for dataset in KNOWN_DATASETS:
-            figures = {row: figure.mean for row in rows if (figure := paper_figure("main", row, dataset, shot))}
+            figures = {row: figure.mean for row in rows if (figure := paper_accuracy("main", row, dataset, shot))}
             best = max(figures, key=figures.__getitem__)
             assert best == ("metaprompting+repverb" if (dataset, shot) == ("huffpost", 1) else "metaprompter")
 
@@ -59,7 +59,7 @@ def test_metaprompter_is_the_papers_best_but_on_huffpost_with_one_shot() -> None
 def test_the_verbalizers_keep_the_papers_order() -> None:
     for shot in (5, 1):
         for dataset in KNOWN_DATASETS:
-            figures = [paper_figure("verbalizers", row, dataset, shot) for row in ("warp", "protoverb", "repverb")]
+            figures = [paper_accuracy("verbalizers", row, dataset, shot) for row in ("warp", "protoverb", "repverb")]
             means = [figure.mean for figure in figures if figure is not None]
             assert len(means) == 3
             assert means == sorted(means)
@@ -69,7 +69,7 @@ def test_every_row_that_points_at_the_paper_finds_its_figures() -> None:
     for table in TABLES.values():
         for row in table.rows:
             if row.paper is not None:
-                assert paper_figure(*row.paper, "reuters", table.shots[0]) is not None, (table.name, row.name)
+                assert paper_accuracy(*row.paper, "reuters", table.shots[0]) is not None, (table.name, row.name)
 
 
 def test_data_sets_are_called_as_in_the_paper() -> None:

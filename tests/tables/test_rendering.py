@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.tables.cells import Cell, CellOutcome, CellState, cells_of
+from openprompt_meta.tables.cells import Cell, CellOutcome, CellState, TableSettings, cells_of
 from openprompt_meta.tables.definitions import TABLES, rows_of
 from openprompt_meta.tables.rendering import (
     FIELDS,
@@ -23,7 +23,6 @@ from openprompt_meta.tables.rendering import (
     write_files,
 )
 from openprompt_meta.tables.results import TableResult, assemble
-from openprompt_meta.tables.settings import Setting
 
 NAMES = ("hatt", "contrastnet", "metaprompting+warp", "metaprompting+repverb", "metaprompter", "mean-prototypes")
 
@@ -31,18 +30,18 @@ NAMES = ("hatt", "contrastnet", "metaprompting+warp", "metaprompting+repverb", "
 def made_up(kinds: dict[str, str] | None = None, **options: object) -> TableResult:
     table = TABLES["main-5shot"]
     rows = rows_of(table, NAMES)
-    setting = Setting(datasets=("hwu64",), tasks=4, seeds=(0, 1), overrides=("plm.precision=bfloat16",))
+    settings = TableSettings(datasets=("hwu64",), tasks=4, seeds=(0, 1), overrides=("plm.precision=bfloat16",))
     hardness = np.array([0.0, 0.1, -0.1, 0.04])
     levels = {"metaprompting+repverb": 0.85, "metaprompter": 0.86, "mean-prototypes": 0.6}
     states = {}
-    for cell in cells_of(rows, setting, Path("cells")):
+    for cell in cells_of(rows, settings, Path("cells")):
         if cell.row.name in levels:
             values = levels[cell.row.name] + hardness + 0.02 * cell.seed
             kind = (kinds or {}).get(cell.row.name, "inductive")
             states[cell] = CellState(CellOutcome(tuple(values), kind, 27_648, 12.0))
         else:
             states[cell] = CellState(reason="no room_for 5 & more")
-    return assemble(table, rows, setting, states, **options)  # type: ignore[arg-type]
+    return assemble(table, rows, settings, states, **options)  # type: ignore[arg-type]
 
 
 MARKDOWN = """\
@@ -117,7 +116,7 @@ def test_rows_are_compared_with_the_chosen_one() -> None:
 def test_a_seed_that_failed_is_left_out_of_both_sides() -> None:
     table = TABLES["main-5shot"]
     rows = rows_of(table, ("metaprompter", "mean-prototypes"))
-    setting = Setting(seeds=(0, 1), tasks=2)
+    settings = TableSettings(seeds=(0, 1), tasks=2)
 
     def state(cell: Cell) -> CellState:
         if cell.row.name == "metaprompter" and cell.seed == 1:
@@ -125,8 +124,8 @@ def test_a_seed_that_failed_is_left_out_of_both_sides() -> None:
         base = 0.5 if cell.row.name == "metaprompter" else 0.1 * (1 + 7 * cell.seed)
         return CellState(CellOutcome((base, base + 0.1), "inductive", 1, None))
 
-    states = {cell: state(cell) for cell in cells_of(rows, setting, Path("cells"))}
-    result = assemble(table, rows, setting, states, "metaprompter")
+    states = {cell: state(cell) for cell in cells_of(rows, settings, Path("cells"))}
+    result = assemble(table, rows, settings, states, "metaprompter")
     by_row = {record["row"]: record for record in records(result)}
     assert by_row["metaprompter"]["seeds"] == 1
     assert by_row["mean-prototypes"]["difference"] == pytest.approx(0.1 - 0.5)

@@ -16,9 +16,16 @@ from openprompt_meta.errors import ConfigError
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.methods.method import build_method
 from openprompt_meta.runs.evaluation import evaluate_tasks
-from openprompt_meta.tables.cells import cells_of, digest
+from openprompt_meta.tables.cells import (
+    TRAINING_KEYS,
+    TableSettings,
+    _without_idle_keys,
+    cell_config,
+    cells_of,
+    check_overrides,
+    digest,
+)
 from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
-from openprompt_meta.tables.settings import TRAINING_KEYS, Setting, _without_idle_keys, cell_config, check_overrides
 from tests.helpers.small_runs import small_config, write_data
 
 YAMLS = Path(__file__).parents[2] / "yamls"
@@ -34,8 +41,8 @@ def row(table: str, name: str) -> Any:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("shot", [1, 5])
 def test_the_metaprompter_row_runs_what_the_shipped_yaml_runs(dataset: str, model: str, shot: int) -> None:
-    setting = Setting(datasets=(dataset,), plm=MODELS[model], root="data")
-    config = cell_config(row(f"main-{shot}shot", "metaprompter"), setting, dataset, shot, seed=0)
+    settings = TableSettings(datasets=(dataset,), plm=MODELS[model], root="data")
+    config = cell_config(row(f"main-{shot}shot", "metaprompter"), settings, dataset, shot, seed=0)
     assert config == load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml")
 
 
@@ -46,14 +53,14 @@ def test_every_method_of_the_package_is_a_row_of_a_table() -> None:
 
 def test_every_row_can_be_configured_on_a_model_with_a_vocabulary_head() -> None:
     for table in TABLES.values():
-        cells = cells_of(table.rows, Setting(plm="bert-base-uncased", shots=table.shots), Path("cells"))
+        cells = cells_of(table.rows, TableSettings(plm="bert-base-uncased", shots=table.shots), Path("cells"))
         assert [str(cell) for cell in cells if cell.refusal is not None] == []
         assert len({cell.folder for cell in cells}) == len(cells), f"two rows of {table.name} are the same"
 
 
 def test_all_rows_of_a_table_see_the_same_tasks() -> None:
     for table in TABLES.values():
-        cells = cells_of(table.rows, Setting(plm="bert-base-uncased", shots=table.shots[:1]), Path("cells"))
+        cells = cells_of(table.rows, TableSettings(plm="bert-base-uncased", shots=table.shots[:1]), Path("cells"))
         configs = [cell.config for cell in cells if cell.config is not None]
         episodes = [
             (config.dataset, config.meta.way, config.meta.shot, config.meta.query, config.meta.test_tasks)
@@ -64,23 +71,25 @@ def test_all_rows_of_a_table_see_the_same_tasks() -> None:
 
 def test_no_row_meets_an_override_that_would_make_its_label_untrue() -> None:
     table = TABLES["ablation-K"]
-    setting = Setting(overrides=("prompt_pool_template.num_prompts=4",))
+    settings = TableSettings(overrides=("prompt_pool_template.num_prompts=4",))
     with pytest.raises(ConfigError, match=r"is what the rows of ablation-K are about \(K = 1, K = 2"):
-        check_overrides(table, table.rows, setting)
+        check_overrides(table, table.rows, settings)
 
 
 def test_an_override_wins_over_a_rows_defaults() -> None:
-    setting = Setting(plm="bert-base-uncased", overrides=("rep_verbalizer.mix_lambda=0.7", "plm.precision=bfloat16"))
-    ours = cell_config(row("main-5shot", "metaprompter"), setting, "demo", 5, 0)
+    settings = TableSettings(
+        plm="bert-base-uncased", overrides=("rep_verbalizer.mix_lambda=0.7", "plm.precision=bfloat16")
+    )
+    ours = cell_config(row("main-5shot", "metaprompter"), settings, "demo", 5, 0)
     assert (ours.rep_verbalizer.mix_lambda, ours.plm.precision) == (0.7, "bfloat16")
-    theirs = cell_config(row("main-5shot", "metaprompting+repverb"), setting, "demo", 5, 0)
+    theirs = cell_config(row("main-5shot", "metaprompting+repverb"), settings, "demo", 5, 0)
     assert (theirs.rep_verbalizer.mix_lambda, theirs.plm.precision) == (0.7, "bfloat16")
 
 
 def test_one_path_for_several_data_sets_is_refused() -> None:
     table = TABLES["main-5shot"]
     with pytest.raises(ConfigError, match="use --root"):
-        check_overrides(table, table.rows, Setting(("hwu64", "reuters"), overrides=("dataset.path=here",)))
+        check_overrides(table, table.rows, TableSettings(("hwu64", "reuters"), overrides=("dataset.path=here",)))
 
 
 def test_an_unknown_table_is_answered_with_the_nearest() -> None:

@@ -4,33 +4,65 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+import timeit
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from openprompt_meta.report.figure import COLOURS, HATCHES, FigureKind, canvas
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
 from openprompt_meta.report.finished_run import FinishedRun, meta_learner_of
-from openprompt_meta.report.workbench import Workbench
+from openprompt_meta.report.numbers_cache import NumbersCache
+from openprompt_meta.report.plotting import COLOURS, HATCHES, canvas, note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COSTS", "Costs", "HeldForBackward"]
+__all__ = ["COSTS", "HeldForBackward"]
 
 
 @dataclass(frozen=True)
-class Costs:
+class Costs(FigureNumbers):
     """Seconds of the run as logged, seconds of one meta-iteration here and now, and bytes by what holds them."""
 
     run_seconds: dict[str, float]
     iteration_seconds: dict[str, float]
     bytes: dict[str, int]
 
+    def draw(self) -> Figure:
+        """Three panels: the whole run, one iteration, memory."""
+        figure, panels = canvas(10.2, 2.5, 1, 3)
+        mega = {name: size / 1e6 for name, size in self.bytes.items()}
+        parts = (
+            ("The run", self.run_seconds, "s", ".3g"),
+            ("One meta-iteration", self.iteration_seconds, "s", ".2g"),
+            ("Memory", mega, "MB", ".3g"),
+        )
+        for number, (panel, (title, values, unit, digits)) in enumerate(zip(panels, parts, strict=True)):
+            for row, (name, value) in enumerate(reversed(values.items())):
+                panel.barh(row, value, height=0.5, color=COLOURS[(3, 1, 5)[number]], hatch=HATCHES[number])
+                note(panel, f"{name}: {value:{digits}} {unit}", (0, row + 0.27), (2, 1), va="bottom", size=7.5)
+            panel.set_yticks([])
+            panel.grid(False, axis="y")
+            what = "memory" if unit == "MB" else "time"
+            panel.set(title=title, xlabel=f"{what}, {unit}", ylim=(-0.4, len(values) - 0.1))
+        return figure
 
-def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
+    def caption(self) -> str:
+        minutes, total = sum(self.run_seconds.values()) / 60, sum(self.bytes.values()) / 1e6
+        return (
+            f"Training and validation took {minutes:.1f} minutes, by the run's own log. One meta-iteration was taken "
+            f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass "
+            "is the most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not "
+            "counted."
+        )
+
+
+def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
     """Add up the run's metrics, and take one meta-iteration apart; the run's own files stay as they are."""
     (run,) = runs
     records = {kind: [r for seed in run.seeds for r in run.metrics(seed, kind)] for kind in ("step", "validation")}
@@ -41,7 +73,9 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
     method = run.method(run.seeds[0])
     learner, source, steps = meta_learner_of(method), method.sources["train"], run.config.meta.inner_steps
     source[0]  # tokenised, and queries read or computed
-    drawing, task = _timed(lambda: source[1])
+    started = time.perf_counter()
+    task = source[1]
+    drawing = time.perf_counter() - started
 
     def inner_loop() -> None:
         with learner.adapting([task]) as adaptation:
@@ -49,8 +83,8 @@ def measure(runs: Sequence[FinishedRun], bench: Workbench) -> Costs:
                 adaptation.step()
 
     inner_loop()  # once for nothing: the first pass of a process is slow
-    inner, _ = _timed(inner_loop)
-    whole, _ = _timed(lambda: learner.meta_step([task]))
+    inner = timeit.timeit(inner_loop, number=1)
+    whole = timeit.timeit(lambda: learner.meta_step([task]), number=1)
     with HeldForBackward(run.loaded.model) as held:
         learner.meta_step([task])
     model = run.loaded.model
@@ -86,7 +120,7 @@ class HeldForBackward:
     def __init__(self, model: torch.nn.Module) -> None:
         self.peak = 0
         self._now = 0
-        self._holders: dict[int, int] = {}
+        self._holders: Counter[int] = Counter()
         self._weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
 
@@ -98,95 +132,32 @@ class HeldForBackward:
         self._hooks.__exit__(*error)
 
     def _pack(self, tensor: Tensor) -> _Held:
-        return _Held(self, tensor)
+        """Count the tensor's storage until autograd lets go of it."""
+        held, storage = _Held(tensor), tensor.untyped_storage()
+        place, size = storage.data_ptr(), storage.nbytes()
+        if place not in self._weights:
+            if not self._holders[place]:
+                self._now += size
+                self.peak = max(self.peak, self._now)
+            self._holders[place] += 1
+            weakref.finalize(held, self._give_back, place, size)
+        return held
 
-    def take(self, place: int, size: int) -> None:
-        """Somebody holds the storage at ``place``."""
-        if place in self._weights:
-            return
-        if place not in self._holders:
-            self._now += size
-            self.peak = max(self.peak, self._now)
-        self._holders[place] = self._holders.get(place, 0) + 1
-
-    def give_back(self, place: int, size: int) -> None:
-        """One holder less."""
-        if place in self._weights:
-            return
+    def _give_back(self, place: int, size: int) -> None:
         self._holders[place] -= 1
         if not self._holders[place]:
-            del self._holders[place]
             self._now -= size
 
 
+@dataclass(eq=False)
 class _Held:
     """A tensor as long as autograd holds it."""
 
-    def __init__(self, counter: HeldForBackward, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self._counter = counter
-        storage = tensor.untyped_storage()
-        self._place, self._size = storage.data_ptr(), storage.nbytes()
-        counter.take(self._place, self._size)
-
-    def __del__(self) -> None:
-        self._counter.give_back(self._place, self._size)
+    tensor: Tensor
 
 
-def _bytes(tensors: Any) -> int:
+def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _timed(action: Any) -> tuple[float, Any]:
-    started = time.perf_counter()
-    result = action()
-    return time.perf_counter() - started, result
-
-
-def draw(numbers: Costs) -> Figure:
-    """Three panels: the whole run, one iteration, memory."""
-    figure, panels = canvas(10.2, 2.5, 1, 3)
-    mega = {name: size / 1e6 for name, size in numbers.bytes.items()}
-    parts = (
-        ("The run", numbers.run_seconds, "s", ".3g"),
-        ("One meta-iteration", numbers.iteration_seconds, "s", ".2g"),
-        ("Memory", mega, "MB", ".3g"),
-    )
-    for number, (panel, (title, values, unit, digits)) in enumerate(zip(panels, parts, strict=True)):
-        for row, (name, value) in enumerate(reversed(values.items())):
-            panel.barh(
-                row,
-                value,
-                height=0.5,
-                color=COLOURS[(3, 1, 5)[number]],
-                hatch=HATCHES[number],
-                edgecolor="black",
-                lw=0.6,
-            )
-            panel.annotate(
-                f"{name}: {value:{digits}} {unit}",
-                (0, row + 0.27),
-                xytext=(2, 1),
-                textcoords="offset points",
-                va="bottom",
-                size=7.5,
-            )
-        panel.set_yticks([])
-        panel.grid(False, axis="y")
-        panel.set(
-            title=title, xlabel=f"{'memory' if unit == 'MB' else 'time'}, {unit}", ylim=(-0.4, len(values) - 0.1)
-        )
-    return figure
-
-
-def caption(numbers: Costs) -> str:
-    """Sums."""
-    minutes, total = sum(numbers.run_seconds.values()) / 60, sum(numbers.bytes.values()) / 1e6
-    return (
-        f"Training and validation took {minutes:.1f} minutes, by the run's own log. One meta-iteration was taken "
-        f"apart on the machine that made this figure. Together {total:.0f} MB; what is kept for a backward pass is "
-        "the most that autograd held at a time in a meta-iteration. The process itself (Python, torch) is not counted."
-    )
-
-
-COSTS = FigureKind("costs", "Time and memory", "Where do time and memory go?", Costs, measure, draw, caption)
+COSTS = FigureKind("costs", "Time and memory", "Where do time and memory go?", Costs, _measure)

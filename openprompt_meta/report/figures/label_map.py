@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from openprompt_meta.components import verbalizers
-from openprompt_meta.report.figure import COLOURS, FigureKind, canvas
-from openprompt_meta.report.finished_run import FinishedRun, learner_of
-from openprompt_meta.report.workbench import Workbench
+from openprompt_meta.learners.task import Task
+from openprompt_meta.report.figure import FigureKind, FigureNumbers
+from openprompt_meta.report.finished_run import FinishedRun, learner_of, query_accuracy
+from openprompt_meta.report.numbers_cache import NumbersCache
+from openprompt_meta.report.plotting import COLOURS, canvas
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["LABEL_MAP", "LabelMap", "VerbalizerMap", "label_distance"]
+__all__ = ["LABEL_MAP", "label_distance"]
 
 # All of them crosses, and told apart in grey.
 CROSSES = ("x", "+", "1", "2", "3", "4", "|", "_")
@@ -45,7 +47,7 @@ class VerbalizerMap:
 
 
 @dataclass(frozen=True)
-class LabelMap:
+class LabelMap(FigureNumbers):
     """The task: support texts first, then queries, with their labels."""
 
     seed: int
@@ -54,30 +56,64 @@ class LabelMap:
     labels: list[int]
     maps: list[VerbalizerMap]
 
+    def draw(self) -> Figure:
+        """Crosses are texts, circles label embeddings; classes by colour, and by their number in the circle."""
+        figure, panels = canvas(10.2, 4.1, 1, len(self.maps))
+        labels = np.array(self.labels)
+        for panel, one in zip(panels, self.maps, strict=True):
+            texts, circles = np.array(one.texts), np.array(one.label_embeddings)
+            for number, name in enumerate(self.classes):
+                colour, cross = COLOURS[number % len(COLOURS)], CROSSES[number % len(CROSSES)]
+                own = texts[labels == number].T
+                panel.scatter(*own, marker=cross, s=28, lw=1.1, color=colour, label=f"{number + 1} {name}")
+            for number, place in enumerate(circles):
+                colour = COLOURS[number % len(COLOURS)]
+                panel.scatter(*place, marker="o", s=150, fc="white", ec=colour, lw=2.2, zorder=3)
+                panel.annotate(str(number + 1), place, ha="center", va="center", size=7.5, zorder=4)
+            panel.set(xticks=[], yticks=[], title=one.name)
+            panel.spines[:].set_visible(True)
+            panel.set_xlabel(
+                f"silhouette {one.silhouette:.2f}\nlabel to its class {one.label_distance:.2f} (cosine distance)\n"
+                f"query accuracy {100 * one.accuracy:.0f} %"
+            )
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+        return figure
 
-def measure(runs: Sequence[FinishedRun], bench: Workbench) -> LabelMap:
+    def caption(self) -> str:
+        best = max(self.maps, key=lambda one: one.silhouette)
+        nearest = min(self.maps, key=lambda one: one.label_distance)
+        return (
+            f"t-SNE (cosine) of test task {self.task}, seed {self.seed}: [MASK] features of support and query texts "
+            "(crosses) and label embeddings (circles, numbered by class). Each verbalizer adapts this run's pool to "
+            "the same task, WARP and ProtoVerb with the settings of this run's configuration; ProtoVerb's features "
+            "are those after its projection. Only neighbourhoods mean something on the plane; the figures below are "
+            f"of the full space. Best separated: {best.name} (silhouette {best.silhouette:.2f}); label embeddings "
+            f"nearest to their classes: {nearest.name} ({nearest.label_distance:.2f})."
+        )
+
+
+def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> LabelMap:
     """Adapt the run's pool to the task with each verbalizer, and look at features and label embeddings."""
     (run,) = runs
-    seed, index = run.seeds[0], bench.effort.task
+    seed, index, steps = run.seeds[0], cache.options.task, run.config.meta.inner_steps_eval
     maps = []
     classes: list[str] = []
     labels: list[int] = []
-    with bench.bar(len(VERBALIZERS), "label map", "verbalizer") as bar:
+    with cache.progress_bar(len(VERBALIZERS), "label map", "verbalizer") as bar:
         for verbalizer in VERBALIZERS:
             method = run.method(seed, verbalizer=verbalizer)
             task = method.sources["test"][index]
             classes = list(task.classes)
             labels = [*task.support["label"].tolist(), *task.query["label"].tolist()]
-            features, label_embeddings, accuracy = _view(method, task, run.config.meta.inner_steps_eval)
-            maps.append(
-                _map(verbalizers()[verbalizer].title, features, label_embeddings, np.array(labels), accuracy, seed)
-            )
+            features, label_embeddings, accuracy = _adapted(method, task, steps)
+            title = verbalizers()[verbalizer].title
+            maps.append(_map(title, features, label_embeddings, np.array(labels), accuracy, seed))
             bar.update()
     return LabelMap(seed, index, classes, labels, maps)
 
 
-def _view(method: Any, task: Any, steps: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Features of all texts ``[n, d]`` and label embeddings ``[C, d]`` in the space where they are compared."""
+def _adapted(method: Any, task: Task, steps: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Features of all texts ``[n, d]`` and label embeddings ``[C, d]`` where they are compared, and the accuracy."""
     learner, classifier = learner_of(method), method.classifier
     verbalizer = classifier.verbalizer
     with learner.adapting([task]) as adaptation:
@@ -96,8 +132,7 @@ def _view(method: Any, task: Any, steps: int) -> tuple[np.ndarray, np.ndarray, f
                 features, labels = verbalizer.head(features), verbalizer.proto
             else:
                 labels = verbalizer.label_embeddings
-    accuracy = (predicted.argmax(dim=-1) == task.query["label"]).double().mean().item()
-    return _array(features), _array(labels), accuracy
+    return _array(features), _array(labels), query_accuracy(predicted, task)
 
 
 def _array(values: Tensor) -> np.ndarray:
@@ -113,15 +148,14 @@ def _map(
 
     together = np.concatenate([features, label_embeddings])
     perplexity = min(30.0, (len(together) - 1) / 3)
+    tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed, n_jobs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        places = TSNE(
-            perplexity=perplexity, metric="cosine", init="random", random_state=seed, n_jobs=1
-        ).fit_transform(together)
+        places = tsne.fit_transform(together).astype(float).tolist()
     return VerbalizerMap(
         name=name,
-        texts=places[: len(features)].astype(float).tolist(),
-        label_embeddings=places[len(features) :].astype(float).tolist(),
+        texts=places[: len(features)],
+        label_embeddings=places[len(features) :],
         silhouette=float(silhouette_score(features, labels, metric="cosine")),
         label_distance=label_distance(features, label_embeddings, labels),
         accuracy=accuracy,
@@ -135,51 +169,6 @@ def label_distance(features: np.ndarray, label_embeddings: np.ndarray, labels: n
     return float((1 - (features * label_embeddings[labels]).sum(axis=1)).mean())
 
 
-def draw(numbers: LabelMap) -> Figure:
-    """Crosses are texts, circles label embeddings; classes by colour, and by their number in the circle."""
-    figure, panels = canvas(10.2, 4.1, 1, len(numbers.maps))
-    labels = np.array(numbers.labels)
-    for panel, one in zip(panels, numbers.maps, strict=True):
-        texts, circles = np.array(one.texts), np.array(one.label_embeddings)
-        for number, name in enumerate(numbers.classes):
-            colour, own = COLOURS[number % len(COLOURS)], texts[labels == number]
-            panel.scatter(
-                *own.T, marker=CROSSES[number % len(CROSSES)], s=28, lw=1.1, color=colour, label=f"{number + 1} {name}"
-            )
-        for number, place in enumerate(circles):
-            colour = COLOURS[number % len(COLOURS)]
-            panel.scatter(*place, marker="o", s=150, fc="white", ec=colour, lw=2.2, zorder=3)
-            panel.annotate(str(number + 1), place, ha="center", va="center", size=7.5, zorder=4)
-        panel.set(xticks=[], yticks=[], title=one.name)
-        panel.spines[:].set_visible(True)
-        panel.set_xlabel(
-            f"silhouette {one.silhouette:.2f}\nlabel to its class {one.label_distance:.2f} (cosine distance)\n"
-            f"query accuracy {100 * one.accuracy:.0f} %"
-        )
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return figure
-
-
-def caption(numbers: LabelMap) -> str:
-    """What is a cross, what a circle, and which verbalizer separates best."""
-    best = max(numbers.maps, key=lambda one: one.silhouette)
-    nearest = min(numbers.maps, key=lambda one: one.label_distance)
-    return (
-        f"t-SNE (cosine) of test task {numbers.task}, seed {numbers.seed}: [MASK] features of support and query texts "
-        "(crosses) and label embeddings (circles, numbered by class). Each verbalizer adapts this run's pool to the "
-        "same task, WARP and ProtoVerb with the settings of this run's configuration; ProtoVerb's features are those "
-        "after its projection. Only neighbourhoods mean something on the plane; the figures below are of the full "
-        f"space. Best separated: {best.name} (silhouette {best.silhouette:.2f}); label embeddings nearest to their "
-        f"classes: {nearest.name} ({nearest.label_distance:.2f})."
-    )
-
-
 LABEL_MAP = FigureKind(
-    "label-map",
-    "Texts and label embeddings",
-    "Do label embeddings sit among their texts?",
-    LabelMap,
-    measure,
-    draw,
-    caption,
+    "label-map", "Texts and label embeddings", "Do label embeddings sit among their texts?", LabelMap, _measure
 )
