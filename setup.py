@@ -26,6 +26,7 @@ setup(
     package_data={
         "openprompt_meta": [
             "py.typed",
+            "classifier/*.jinja",
             "data/demo/*",
             "data/facts/*",
             "encoder/minilm_mlm_files/*",

@@ -23,7 +23,7 @@ import torch
 from bench.bare_encoder import BareEncoder, by_length
 from bench.timing import alternate, best_of, use_clock
 from openprompt_meta import MetaPromptClassifier
-from openprompt_meta.classifier.base_model import load_base_model
+from openprompt_meta.classifier.pretrained import load_base_model
 from openprompt_meta.config.schema import DatasetSection
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.errors import OpenPromptMetaError

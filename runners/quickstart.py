@@ -6,10 +6,23 @@ import argparse
 import hashlib
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openprompt_meta.cli import exit_code_of
 from openprompt_meta.config.loading import load_config, shipped_yamls
 from openprompt_meta.config.writing import to_yaml
+
+if TYPE_CHECKING:
+    from openprompt_meta.methods.method import Method
+    from openprompt_meta.runs.evaluation import TasksSummary
+
+_WITHOUT_TRAINING = {
+    "mask_prototypes": "[MASK] of the bare template, class means",
+    "mean_prototypes": "mean over tokens, class means",
+    "metaprompter": "prompt pool before meta-training",
+}
 
 
 def main() -> int:
@@ -32,30 +45,65 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         f"{meta.test_tasks} tasks; frozen encoder: {config.plm.model_path}."
     )
     # Only now, after the first line is out: torch and transformers take their time.
-    from openprompt_meta.classifier.quickstart import QuickStart
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.method import build_method
     from openprompt_meta.report.numbers_cache import ReportOptions
     from openprompt_meta.report.writing import write_report
+    from openprompt_meta.runs.checkpoint import load_pool
+    from openprompt_meta.runs.evaluation import TasksSummary
+    from openprompt_meta.runs.folder import RunFolder
+    from openprompt_meta.runs.run import Run
 
-    quick = QuickStart(config, folder)
+    dataset, loaded, seed = open_dataset(config.dataset), load_language_model(config), config.run.seeds[0]
+
+    def method(name: str) -> Method:
+        return build_method(config.with_values({"method": name}), loaded, dataset, seed)
+
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
-    for name, accuracy in quick.without_training():
-        print(f"  {name:<42}{accuracy}")
+    for name, title in _WITHOUT_TRAINING.items():
+        print(f"  {title:<42}{_evaluate(method(name), meta.test_tasks, title)}")
     print(f"\nMeta-training a pool of prompts, {meta.iterations} iterations on other classes:")
-    accuracy = quick.train()
-    if accuracy is None:
+    results = Run(config, folder).train()
+    if results is None:
         return 130
-    print(f"\n  {'prompt pool after meta-training':<42}{accuracy}\n")
-    classes, sentences = quick.classify_some()
-    print(f"One task, from {meta.shot} examples of each: {', '.join(classes)}")
-    for one in sentences:
-        mark = "✓" if one.predicted == one.correct else f"✗ ({one.correct})"
-        print(f"  {one.probability:4.0%}  {one.predicted:<22}{mark}  {one.text}")
-    print(f"\nThe learned template is in {quick.save()}, the whole run in {folder}.")
+    (accuracy,) = results["test_accuracy"].values()
+    summary = TasksSummary(accuracy["mean"], accuracy["interval"], accuracy["tasks"])
+    print(f"\n  {'prompt pool after meta-training':<42}{summary}\n")
+    trained = method("metaprompter")
+    load_pool(RunFolder(folder).seed(seed).best_checkpoint, trained.template.pool)
+    _classify_some(trained, dataset.test.texts, meta.shot)
+    target = Path(folder) / "template"
+    trained.template.save_pretrained(target)
+    print(f"\nThe learned template is in {target}, the whole run in {folder}.")
     # A few tasks are enough for a first look; the command for a closer one stands on the page.
     page = write_report([folder], options=ReportOptions(tasks=10, shots=(1, 5, 20)))
     print(f"A report with figures: {page.resolve().as_uri()}")
     print(f"That took {(time.monotonic() - started) / 60:.1f} minutes.")
     return 0
+
+
+def _evaluate(method: Method, tasks: int, title: str) -> TasksSummary:
+    from tqdm.auto import tqdm
+
+    from openprompt_meta.runs.evaluation import evaluate_tasks, summarise_tasks
+
+    with tqdm(total=tasks, desc=title, unit="task", leave=False) as bar:
+        outcomes = evaluate_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar)
+    return summarise_tasks([outcome.accuracy for outcome in outcomes])
+
+
+def _classify_some(method: Method, texts: Sequence[str], shot: int, sentences: int = 6) -> None:
+    """Classify a few sentences of one task of unseen classes, from its examples."""
+    source = method.sources["test"]
+    episode = source.episodes[0]
+    best = method.learner.evaluate(source[0], method.eval_steps).log_probabilities.exp().max(dim=-1)
+    print(f"One task, from {shot} examples of each: {', '.join(episode.classes)}")
+    every = max(1, len(episode.query) // sentences)
+    for i in range(0, len(episode.query), every)[:sentences]:
+        predicted, correct = episode.classes[int(best.indices[i])], episode.classes[episode.query_labels[i]]
+        mark = "✓" if predicted == correct else f"✗ ({correct})"
+        print(f"  {float(best.values[i]):4.0%}  {predicted:<22}{mark}  {texts[episode.query[i]]}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
-"""Adapting a pool to a few labelled texts, as meta-testing does. Values in, values out: tensors by name."""
+"""Adapting a pool to a few labelled texts, as meta-testing does, and what comes of it: values in, values out."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from openprompt_meta.classifier.base_model import BaseModel
-from openprompt_meta.classifier.pretrained import Tensors, template_with, tensors_of
+from openprompt_meta.classifier.inputs import Label
+from openprompt_meta.classifier.pretrained import BaseModel, MetaLearned, Tensors, template_with, tensors_of
 from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.classes import words_of_class_name
 from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.queries import query_vectors
@@ -25,9 +26,13 @@ from openprompt_meta.methods.language_model import build_classifier
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["ONE_AT_A_TIME", "Adapted", "Support", "adapt_pool", "batches_by_length", "rows_by_length", "wrapped"]
+__all__ = ["ONE_AT_A_TIME", "Adapted", "FittedTask", "Support", "adapt_pool", "words_of", "wrapped"]
 
-# -- Texts from anywhere, wrapped and tokenised, in batches of about the same length ----------------------------------
+# Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
+# ``tokenizing``, never after it.
+ONE_AT_A_TIME = threading.Lock()
+
+_TOKENS = 8192  # that go through the model at a time without gradient
 
 
 def wrapped(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, texts: Sequence[str]) -> TokenRows:
@@ -35,33 +40,6 @@ def wrapped(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, te
     wrapper = base.loaded.wrapper(tokenizer=base.loaded.tokenizer, max_seq_length=config.dataset.max_seq_length)
     with base.tokenizing:
         return wrap_texts(texts, template, wrapper)
-
-
-def rows_by_length(
-    rows: TokenRows, most_tokens: int, device: torch.device
-) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-    """Batches of rows, shortest first, with the positions of their rows."""
-    for indices in groups_by_length(rows.lengths.tolist(), most_tokens):
-        yield indices, {key: value.to(device) for key, value in rows.batch(indices).items()}
-
-
-def batches_by_length(batch: Mapping[str, Tensor], most_tokens: int) -> tuple[list[dict[str, Tensor]], Tensor]:
-    """A batch divided into batches, shortest rows first, and where each of its rows then is."""
-    mask = batch["attention_mask"]
-    groups = [
-        torch.tensor(group, device=mask.device) for group in groups_by_length(mask.sum(dim=1).tolist(), most_tokens)
-    ]
-    order = torch.cat(groups)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=mask.device)
-    return [{key: value[group] for key, value in batch.items()} for group in groups], place
-
-
-# Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
-# ``tokenizing``, never after it.
-ONE_AT_A_TIME = threading.Lock()
-
-_TOKENS = 8192  # that go through the model at a time without gradient
 
 
 @dataclass(frozen=True)
@@ -89,6 +67,48 @@ class Adapted:
     verbalizer: Tensors
     features: Tensor
     inner_losses: Sequence[float]
+
+
+@dataclass(frozen=True)
+class FittedTask:
+    """What :meth:`MetaPromptClassifier.fit` learned. It never changes.
+
+    Attributes:
+        meta: what it was learned from.
+        classes: the classes, sorted.
+        labels: the class of each support example, as a position in ``classes``.
+        texts: the support examples; ``None`` if they were left out when it was saved.
+        label_words: words of each class by its name, if the user gave some.
+        adapted: pool, verbalizer and the features of the support examples, of which there are none without texts.
+    """
+
+    meta: MetaLearned
+    classes: tuple[Label, ...]
+    labels: tuple[int, ...]
+    texts: tuple[str, ...] | None
+    label_words: Mapping[str, Sequence[str]] | None
+    adapted: Adapted
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes as strings."""
+        return [str(name) for name in self.classes]
+
+    @property
+    def words(self) -> dict[str, Sequence[str]]:
+        """Words of each class: the user's, or those in its name."""
+        return words_of(self.class_names, self.label_words)
+
+    @property
+    def counts(self) -> list[int]:
+        """Support examples of each class."""
+        return [self.labels.count(i) for i in range(len(self.classes))]
+
+
+def words_of(names: Sequence[str], given: Mapping[str, Sequence[str]] | None) -> dict[str, Sequence[str]]:
+    """Words of each class: those given, or those in its name."""
+    known = given or {}
+    return {name: known.get(name) or words_of_class_name(name) for name in names}
 
 
 def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, seed: int, most: int) -> Adapted:
@@ -158,8 +178,10 @@ def _part(task: Task, most: int, seed: int) -> Task:
 @torch.no_grad()
 def _fit(classifier: MaskClassifier, pool: PromptPool, task: Task, refit: bool) -> Tensor:
     """Features of the support set under ``pool``; the verbalizer is fitted to them if asked for."""
-    batches, place = batches_by_length(task.support, _TOKENS)
+    groups = list(groups_by_length(task.support["attention_mask"].sum(dim=1).tolist(), _TOKENS))
+    batches = [{key: value[group] for key, value in task.support.items()} for group in groups]
     readings = [classifier.encode(classifier.prepare([batch]), [pool])[0] for batch in batches]
+    place = torch.tensor([row for group in groups for row in group]).argsort()
     features = torch.cat([reading.features for reading in readings])[place]
     if refit:
         logits = [reading.logits for reading in readings if reading.logits is not None]

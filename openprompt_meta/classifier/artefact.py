@@ -1,77 +1,54 @@
-"""A classifier on disk: JSON and safetensors, nothing that runs, written whole or not at all, checked on reading."""
+"""A saved classifier: a folder of JSON and safetensors, nothing that runs, with a model card; and the model hub.
+
+``classifier.json`` describes it, ``classifier.safetensors`` holds the meta-learned pool, the fitted verbalizer and the
+support examples' features, ``support.json`` the examples, ``README.md`` tells people. ``prompt_pool.json`` and
+``prompt_pool.safetensors`` are what :meth:`~openprompt_meta.PromptPoolTemplate.from_pretrained` reads: the pool as it
+was adapted, so that any OpenPrompt project prompts as the classifier does (the meta-learned one if nothing is fitted).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor
 
-from openprompt_meta.classifier.adaptation import Adapted
-from openprompt_meta.classifier.fitted import FittedTask
-from openprompt_meta.classifier.inputs import (
-    Label,
-    checked_label_words,
-    checked_labels,
-    checked_texts,
-    kind_of,
-)
-from openprompt_meta.classifier.model_card import model_card
-from openprompt_meta.classifier.pretrained import MetaLearned
+from openprompt_meta.classifier.adaptation import Adapted, FittedTask
+from openprompt_meta.classifier.inputs import Label, checked_label_words, checked_labels, checked_texts, kind_of
+from openprompt_meta.classifier.pretrained import MetaLearned, Tensors
+from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.errors import ArtefactError, OpenPromptMetaError, TemplateError
-from openprompt_meta.files import folder_writer, leftovers_beside, read_limited, write_atomic
+from openprompt_meta.files import folder_writer, leftovers_beside, read_json, read_limited, write_atomic
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import write_pool_files
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from openprompt_meta.version import __version__
 
-__all__ = [
-    "CARD",
-    "DESCRIPTION",
-    "FEATURES",
-    "FILES",
-    "FORMAT",
-    "FORMAT_VERSION",
-    "META_POOL",
-    "POOL",
-    "POOL_TENSORS",
-    "SUPPORT",
-    "TENSORS",
-    "VERBALIZER",
-    "Stored",
-    "is_artefact",
-    "read_artefact",
-    "settings_of",
-    "write_artefact",
-]
+__all__ = ["FILES", "Stored", "local_folder", "model_card", "read_artefact", "upload", "write_artefact"]
 
-# -- layout -----------------------------------------------------------------------------------------------------------
-# What is where in a saved classifier.
-#
-# ``classifier.json`` describes it, ``classifier.safetensors`` holds the meta-learned pool, the fitted verbalizer and
-# the support examples' features, ``support.json`` the examples, ``README.md`` tells people. ``prompt_pool.json`` and
-# ``prompt_pool.safetensors`` are what :meth:`~openprompt_meta.PromptPoolTemplate.from_pretrained` reads: the pool as
-# it was adapted, so that any OpenPrompt project prompts as the classifier does (the meta-learned one if nothing is
-# fitted).
+_FORMAT = "openprompt_meta.classifier"
+_FORMAT_VERSION = 1
 
-FORMAT = "openprompt_meta.classifier"
-FORMAT_VERSION = 1
+_DESCRIPTION, _TENSORS, _SUPPORT, _CARD = "classifier.json", "classifier.safetensors", "support.json", "README.md"
+_POOL, _POOL_TENSORS = "prompt_pool.json", "prompt_pool.safetensors"
+FILES = (_DESCRIPTION, _TENSORS, _SUPPORT, _POOL, _POOL_TENSORS, _CARD)
 
-DESCRIPTION, TENSORS, SUPPORT, CARD = "classifier.json", "classifier.safetensors", "support.json", "README.md"
-POOL, POOL_TENSORS = "prompt_pool.json", "prompt_pool.safetensors"
-FILES = (DESCRIPTION, TENSORS, SUPPORT, POOL, POOL_TENSORS, CARD)
+# Names of the tensors in _TENSORS.
+_META_POOL, _VERBALIZER, _FEATURES = "meta_pool.", "verbalizer.", "features"
 
-# Names of the tensors in TENSORS.
-META_POOL, VERBALIZER, FEATURES = "meta_pool.", "verbalizer.", "features"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,74 +66,38 @@ class Stored:
     metrics: Mapping[str, float]
 
 
-def is_artefact(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder has a classifier's description in it."""
-    return (Path(folder) / DESCRIPTION).is_file()
-
-
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """The whole configuration but for the device, which is a matter of the machine."""
-    settings = to_mapping(config)
-    return {**settings, "run": {key: value for key, value in settings["run"].items() if key != "device"}}
-
-
 # -- Reading a classifier: everything is checked, nothing is executed, no language model is loaded --------------------
 
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt", ".npy")
-_MAX_JSON = 64_000_000
-
-T = TypeVar("T")
 
 
 def read_artefact(folder: str | os.PathLike[str]) -> Stored:
-    """What :func:`~openprompt_meta.classifier.artefact.write_artefact` wrote.
+    """What :func:`write_artefact` wrote.
 
     Raises:
         ArtefactError: it is missing, damaged, of another kind or of a later version, with the reason.
     """
     path = Path(folder)
-    description = _description(path)
+    if not (path / _DESCRIPTION).is_file():
+        raise ArtefactError(_nothing_in(path))
     try:
-        return _stored(path, description)
+        return _stored(path)
     except ArtefactError:
         raise
-    except OpenPromptMetaError as error:  # of the configuration, the labels or the texts
+    except OpenPromptMetaError as error:  # of the JSON, the configuration, the labels or the texts
         raise ArtefactError(f"The classifier in {path} cannot be used: {error}") from None
-
-
-# -- what it says it is -----------------------------------------------------------------------------------------------
-
-
-def _description(folder: Path) -> dict[str, Any]:
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        raise ArtefactError(_nothing_in(folder))
-    content = _read_json(path)
-    if content.get("format") != FORMAT:
-        raise ArtefactError(
-            f"{path} has the format {_cut(content.get('format'))}; a classifier's is {FORMAT!r}: it is something else."
-        )
-    version = content.get("format_version")
-    if version != FORMAT_VERSION:
-        newer = isinstance(version, int) and version > FORMAT_VERSION
-        raise ArtefactError(
-            f"{path} has format version {_cut(version)} (written by {_cut(content.get('written_by'))}); this "
-            f"openprompt_meta {__version__} reads version {FORMAT_VERSION}. "
-            + ("Update openprompt_meta." if newer else "Save the classifier again.")
-        )
-    return content
 
 
 def _nothing_in(folder: Path) -> str:
     if folder.is_file():
-        return f"{folder} is a file{_pickle([folder])}; a saved classifier is a folder with {DESCRIPTION} in it."
+        return f"{folder} is a file{_pickle([folder])}; a saved classifier is a folder with {_DESCRIPTION} in it."
     if not folder.is_dir():
-        beside = [path for path in leftovers_beside(folder) if is_artefact(path)]
+        beside = [path for path in leftovers_beside(folder) if (path / _DESCRIPTION).is_file()]
         lost = f" {beside[0]} is what an interrupted save left: rename it to get it back." if beside else ""
         return f"There is no folder {folder}.{lost}"
     if (folder / "config.yaml").is_file():
         return f"{folder} is a run folder, not a saved classifier: use from_run, or openprompt-meta fit."
-    return f"{folder} holds no saved classifier: {DESCRIPTION} is missing{_pickle(sorted(folder.iterdir()))}."
+    return f"{folder} holds no saved classifier: {_DESCRIPTION} is missing{_pickle(sorted(folder.iterdir()))}."
 
 
 def _pickle(files: Sequence[Path]) -> str:
@@ -166,53 +107,67 @@ def _pickle(files: Sequence[Path]) -> str:
     return ""
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
-
-
-def _stored(folder: Path, description: dict[str, Any]) -> Stored:
-    where = folder / DESCRIPTION
-    _require_unchanged(folder, _entry(where, description, "files", dict))
+def _stored(folder: Path) -> Stored:
+    where = folder / _DESCRIPTION
+    description = _read_object(where)
+    _require_readable(where, description)
+    entry = None if description.get("task") is None else _entry(where, description, "task", dict)
+    files = _entry(where, description, "files", dict)
+    for name in (_TENSORS, _POOL_TENSORS, *(() if entry is None else (_SUPPORT,))):
+        if _sha256(folder / name) != files.get(name):
+            raise ArtefactError(
+                f"{folder / name} is not the file that was saved with this classifier: it was cut, changed or mixed "
+                "up with another's. Copy the whole folder again, or save the classifier again."
+            )
     base = _entry(where, description, "base_model", dict)
     config = config_from_mapping(_entry(where, description, "settings", dict), source=f"'settings' in {where}")
-    tensors = _read_tensors(folder / TENSORS)
+    tensors = _read_tensors(folder / _TENSORS)
     meta = MetaLearned(
         config=config.with_values({"plm.model_path": _entry(where, base, "name", str)}),
-        pool=_pool(folder / TENSORS, _with_prefix(tensors, META_POOL), config),
+        pool=_pool(folder / _TENSORS, _with_prefix(tensors, _META_POOL), config),
         seed=_entry(where, description, "seed", int),
         fingerprint=_entry(where, base, "weights_sha256", str),
         tokenizer_fingerprint=_entry(where, base, "vocabulary_sha256", str),
         origin=_entry(where, description, "origin", dict),
     )
-    task = None
-    if description.get("task") is not None:
-        task = _task(folder, _entry(where, description, "task", dict), meta, tensors)
+    task = None if entry is None else _task(folder, entry, meta, tensors)
     return Stored(meta, task, _entry(where, description, "metrics", dict))
 
 
-def _require_unchanged(folder: Path, files: Mapping[str, Any]) -> None:
-    for name in (TENSORS, POOL_TENSORS, *(name for name in (SUPPORT,) if name in files)):
-        if hashlib.sha256(_read(folder / name)).hexdigest() != files.get(name):
-            raise ArtefactError(
-                f"{folder / name} is not the file that was saved with this classifier: it was cut, changed or mixed "
-                "up with another's. Copy the whole folder again, or save the classifier again."
-            )
+def _require_readable(where: Path, description: Mapping[str, Any]) -> None:
+    if description.get("format") != _FORMAT:
+        raise ArtefactError(
+            f"{where} has the format {_cut(description.get('format'))}; a classifier's is {_FORMAT!r}: it is "
+            "something else."
+        )
+    version = description.get("format_version")
+    if version != _FORMAT_VERSION:
+        newer = isinstance(version, int) and version > _FORMAT_VERSION
+        raise ArtefactError(
+            f"{where} has format version {_cut(version)} (written by {_cut(description.get('written_by'))}); this "
+            f"openprompt_meta {__version__} reads version {_FORMAT_VERSION}. "
+            + ("Update openprompt_meta." if newer else "Save the classifier again.")
+        )
 
 
-def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Mapping[str, Tensor]) -> FittedTask:
-    where = folder / DESCRIPTION
+def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Tensors) -> FittedTask:
+    where, examples = folder / _DESCRIPTION, folder / _SUPPORT
     classes = _classes(where, entry)
-    support = _read_json(folder / SUPPORT)
-    labels = tuple(_entry(folder / SUPPORT, support, "labels", list))
+    support = _read_object(examples)
+    labels = tuple(_entry(examples, support, "labels", list))
     if not all(type(label) is int for label in labels) or set(labels) != set(range(len(classes))):
         raise ArtefactError(
-            f"{folder / SUPPORT}: 'labels' should number the examples' classes from 0 to {len(classes) - 1}, each at "
+            f"{examples}: 'labels' should number the examples' classes from 0 to {len(classes) - 1}, each at "
             f"least once; found {_cut(labels)}."
         )
     texts: tuple[str, ...] | None = None
     if support.get("texts") is not None:
-        texts = tuple(checked_texts(_entry(folder / SUPPORT, support, "texts", list)))
+        texts = tuple(checked_texts(_entry(examples, support, "texts", list)))
         if len(texts) != len(labels):
-            raise ArtefactError(f"{folder / SUPPORT} has {len(texts)} texts and {len(labels)} labels.")
+            raise ArtefactError(f"{examples} has {len(texts)} texts and {len(labels)} labels.")
+    losses = _entry(where, entry, "inner_losses", list)
+    if not all(isinstance(loss, int | float) for loss in losses):
+        raise ArtefactError(f"{where}: 'inner_losses' should be a list of numbers, found {_cut(losses)}.")
     words = entry.get("label_words")
     return FittedTask(
         meta=meta,
@@ -221,10 +176,10 @@ def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Ma
         texts=texts,
         label_words=None if words is None else checked_label_words(words, classes),
         adapted=Adapted(
-            pool=_pool(folder / POOL_TENSORS, _read_tensors(folder / POOL_TENSORS), meta.config),
-            verbalizer=_with_prefix(tensors, VERBALIZER),
-            features=_features(folder / TENSORS, tensors, meta, 0 if texts is None else len(labels)),
-            inner_losses=[float(loss) for loss in _numbers(where, entry, "inner_losses")],
+            pool=_pool(folder / _POOL_TENSORS, _read_tensors(folder / _POOL_TENSORS), meta.config),
+            verbalizer=_with_prefix(tensors, _VERBALIZER),
+            features=_features(folder / _TENSORS, tensors, meta, 0 if texts is None else len(labels)),
+            inner_losses=[float(loss) for loss in losses],
         ),
     )
 
@@ -237,7 +192,7 @@ def _classes(where: Path, entry: Mapping[str, Any]) -> tuple[Label, ...]:
     return classes
 
 
-def _pool(path: Path, tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, Tensor]:
+def _pool(path: Path, tensors: Tensors, config: RunConfig) -> Tensors:
     section = config.prompt_pool_template
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     expected = section.num_prompts, section.prompt_length
@@ -248,49 +203,40 @@ def _pool(path: Path, tensors: Mapping[str, Tensor], config: RunConfig) -> dict[
             "positions."
         )
     _require_finite(path, tensors)
-    return dict(tensors)
+    return tensors
 
 
-def _features(path: Path, tensors: Mapping[str, Tensor], meta: MetaLearned, rows: int) -> Tensor:
-    features = tensors.get(FEATURES)
+def _features(path: Path, tensors: Tensors, meta: MetaLearned, rows: int) -> Tensor:
+    features = tensors.get(_FEATURES)
     expected = (rows, meta.pool["keys"].shape[1])
     if features is None or tuple(features.shape) != expected:
         found = None if features is None else tuple(features.shape)
         raise ArtefactError(f"{path} holds features of shape {found}; the examples ask for {expected}.")
-    _require_finite(path, {FEATURES: features})
+    _require_finite(path, {_FEATURES: features})
     return features
 
 
-def _require_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def _require_finite(path: Path, tensors: Tensors) -> None:
     for name, value in tensors.items():
         if not value.is_floating_point() or not bool(torch.isfinite(value).all()):
             raise ArtefactError(f"{path}: the tensor {name} holds what is not a finite floating-point number.")
 
 
-def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _with_prefix(tensors: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> bytes:
+def _sha256(path: Path) -> str:
     try:
-        return read_limited(path)
+        return hashlib.sha256(read_limited(path)).hexdigest()
     except FileNotFoundError:
         raise ArtefactError(f"{path} is missing. Copy the whole folder again, or save the classifier again.") from None
     except OSError as error:
         raise ArtefactError(f"{path} cannot be read: {error}.") from None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    content = _read(path)
-    if len(content) > _MAX_JSON:
-        raise ArtefactError(f"{path} has {len(content):,} bytes, more than the {_MAX_JSON:,} that are read.")
-    try:
-        found = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ArtefactError(f"{path} cannot be read as JSON: {error}. It was cut, or is something else.") from None
+def _read_object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
     if not isinstance(found, dict):
         raise ArtefactError(f"{path} should hold a JSON object, found {type(found).__name__}.")
     return found
@@ -303,6 +249,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise ArtefactError(f"{path} cannot be read as safetensors: {error}.") from None
 
 
+_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
+
+
 def _entry(path: Path, mapping: Mapping[str, Any], key: str, kind: type[T]) -> T:
     value = mapping.get(key)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -311,16 +260,6 @@ def _entry(path: Path, mapping: Mapping[str, Any], key: str, kind: type[T]) -> T
             "classifier again."
         )
     return value
-
-
-def _numbers(path: Path, mapping: Mapping[str, Any], key: str) -> list[float]:
-    values = _entry(path, mapping, key, list)
-    if not all(isinstance(value, int | float) for value in values):
-        raise ArtefactError(f"{path}: {key!r} should be a list of numbers, found {_cut(values)}.")
-    return values
-
-
-_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
 
 
 def _cut(value: object) -> str:
@@ -362,7 +301,7 @@ def _require_ours(folder: Path) -> None:
             f"A classifier cannot be saved to {folder}: {error.strerror}. Name a folder of its own."
         ) from None
     strange = [name for name in found if name not in FILES]
-    if strange or (found and DESCRIPTION not in found):
+    if strange or (found and _DESCRIPTION not in found):
         named = ", ".join((strange or found)[:5])
         raise ArtefactError(
             f"{folder} holds what is not a classifier's ({named}), and saving would replace the folder. Name a new or "
@@ -372,46 +311,56 @@ def _require_ours(folder: Path) -> None:
 
 def _write_files(folder: Path, stored: Stored) -> None:
     meta, task = stored.meta, stored.task
-    tensors = {META_POOL + name: value for name, value in meta.pool.items()}
     if task is not None:
-        tensors |= {VERBALIZER + name: value for name, value in task.adapted.verbalizer.items()}
-        tensors[FEATURES] = task.adapted.features
-        write_atomic(folder / SUPPORT, _json({"texts": task.texts, "labels": task.labels}))
-    write_tensors(folder / TENSORS, tensors, {"format": FORMAT, "format_version": str(FORMAT_VERSION)})
-    pool = _pool_writing(meta.config, meta.pool if task is None else task.adapted.pool)
+        write_atomic(folder / _SUPPORT, _json({"texts": task.texts, "labels": task.labels}))
+    write_tensors(folder / _TENSORS, _tensors(stored), {"format": _FORMAT, "format_version": str(_FORMAT_VERSION)})
+    pool = _pool_module(meta.config, meta.pool if task is None else task.adapted.pool)
     section = meta.config.prompt_pool_template
     write_pool_files(folder, pool, section.text, meta.config.plm.model_path, section.features)
-    write_atomic(folder / CARD, model_card(meta, task, stored.metrics))
-    sealed = [name for name in (TENSORS, SUPPORT, POOL_TENSORS) if (folder / name).exists()]
+    write_atomic(folder / _CARD, model_card(stored))
+    sealed = [name for name in (_TENSORS, _SUPPORT, _POOL_TENSORS) if (folder / name).exists()]
     description = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
         "written_by": f"openprompt_meta {__version__}",
         "base_model": {
             "name": meta.config.plm.model_path,
             "weights_sha256": meta.fingerprint,
             "vocabulary_sha256": meta.tokenizer_fingerprint,
         },
-        "settings": settings_of(meta.config),
+        "settings": _settings(meta.config),
         "seed": meta.seed,
         "origin": meta.origin,
         "metrics": dict(stored.metrics),
-        "task": None if task is None else _task_entry(task),
-        "files": {name: hashlib.sha256(read_limited(folder / name)).hexdigest() for name in sealed},
+        "task": None
+        if task is None
+        else {
+            "label_kind": kind_of(task.classes[0]),
+            "classes": task.classes,
+            "label_words": task.label_words,
+            "inner_losses": list(task.adapted.inner_losses),
+        },
+        "files": {name: _sha256(folder / name) for name in sealed},
     }
-    write_atomic(folder / DESCRIPTION, _json(description))
+    write_atomic(folder / _DESCRIPTION, _json(description))
 
 
-def _task_entry(task: FittedTask) -> dict[str, Any]:
-    return {
-        "label_kind": kind_of(task.classes[0]),
-        "classes": task.classes,
-        "label_words": task.label_words,
-        "inner_losses": list(task.adapted.inner_losses),
-    }
+def _tensors(stored: Stored) -> dict[str, Tensor]:
+    tensors = {_META_POOL + name: value for name, value in stored.meta.pool.items()}
+    if stored.task is not None:
+        adapted = stored.task.adapted
+        tensors |= {_VERBALIZER + name: value for name, value in adapted.verbalizer.items()}
+        tensors[_FEATURES] = adapted.features
+    return tensors
 
 
-def _pool_writing(config: RunConfig, tensors: Mapping[str, Tensor]) -> PromptPool:
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """The whole configuration but for the device, which is a matter of the machine."""
+    settings = to_mapping(config)
+    return {**settings, "run": {key: value for key, value in settings["run"].items() if key != "device"}}
+
+
+def _pool_module(config: RunConfig, tensors: Tensors) -> PromptPool:
     (number, length, value_dim), key_dim = tensors["prompts"].shape, tensors["keys"].shape[1]
     pool = PromptPool(number, length, key_dim, value_dim, config.prompt_pool_template.top_n)
     pool.load_state_dict(dict(tensors), assign=True)
@@ -424,11 +373,10 @@ def _json(content: object) -> str:
 
 def _same(one: Stored, other: Stored) -> bool:
     """Whether two are equal, to the bit, in everything that predictions depend on."""
-    device = {"run.device": "auto"}
     return (
-        one.meta.config.with_values(device) == other.meta.config.with_values(device)
+        _settings(one.meta.config) == _settings(other.meta.config)
         and one.meta.seed == other.meta.seed
-        and _equal(one.meta.pool, other.meta.pool)
+        and _equal(_tensors(one), _tensors(other))
         and _same_task(one.task, other.task)
     )
 
@@ -436,13 +384,134 @@ def _same(one: Stored, other: Stored) -> bool:
 def _same_task(one: FittedTask | None, other: FittedTask | None) -> bool:
     if one is None or other is None:
         return one is other
-    return (
-        (one.classes, one.labels, one.texts, one.words) == (other.classes, other.labels, other.texts, other.words)
-        and _equal(one.adapted.pool, other.adapted.pool)
-        and _equal(one.adapted.verbalizer, other.adapted.verbalizer)
-        and torch.equal(one.adapted.features, other.adapted.features)
+    values = [(task.classes, task.labels, task.texts, task.words) for task in (one, other)]
+    return values[0] == values[1] and _equal(one.adapted.pool, other.adapted.pool)
+
+
+def _equal(one: Tensors, other: Tensors) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+# -- The model card: what a classifier is, for whoever finds the folder, in the form that hubs read -------------------
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def model_card(stored: Stored) -> str:
+    """The card as Markdown with a YAML head. Names and texts of users are quoted, so that none is taken for markup."""
+    meta, task, model = stored.meta, stored.task, stored.meta.config.plm.model_path
+    hub_name = "sentence-transformers/all-MiniLM-L6-v2" if model in ("minilm", "minilm-mlm") else json.dumps(model)
+    template_text = meta.config.prompt_pool_template.text
+    longest = max(map(len, re.findall(r"`+", template_text)), default=0)
+    now = {"openprompt_meta": __version__, **installed_versions()}
+    before = _object(meta.origin.get("versions"))
+    # Of Markdown, not HTML: the filter ``code`` is what quotes.
+    environment = Environment(  # noqa: S701
+        loader=PackageLoader(__package__, ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["code"] = _as_code
+    return environment.get_template("model_card.md.jinja").render(
+        meta=meta,
+        config=meta.config,
+        task=task,
+        base_model=hub_name if _HUB_NAME.fullmatch(model) else None,
+        fence="`" * max(3, longest + 1),
+        classes=[] if task is None else list(zip(task.class_names, task.counts, strict=True)),
+        measured=_measured(stored),
+        versions=sorted(now.items()),
+        versions_before=[(name, _plain(version)) for name, version in sorted(before.items())],
     )
 
 
-def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+def _measured(stored: Stored) -> list[tuple[str, str]]:
+    origin = stored.meta.origin
+    rows = [(name, f"{value:.4f}") for name, value in stored.metrics.items()]
+    found = origin.get("validation_accuracy")
+    if isinstance(found, int | float):
+        rows.append(("accuracy on validation tasks of the meta-learning run", f"{found:.4f}"))
+    for kind, values in _object(origin.get("test_accuracy")).items():
+        mean, interval = _object(values).get("mean"), _object(values).get("interval")
+        if isinstance(mean, int | float):
+            width = f" ± {interval:.4f}" if isinstance(interval, int | float) else ""
+            rows.append((f"{kind} accuracy on test tasks of that run", f"{mean:.4f}{width}"))
+    return rows
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _plain(value: object) -> str:
+    """On one line and without markup."""
+    return re.sub(r"[^\w.+-]+", " ", str(value)).strip()
+
+
+def _as_code(text: object) -> str:
+    """Text as code inside a line or a cell of a table, whatever is in it."""
+    line = " ".join(str(text).split())[:200].replace("|", "¦").replace("`", "'")
+    return f"`{line}`"
+
+
+# -- The model hub, by `huggingface_hub`: fetching a classifier's files and no others, uploading them and no others ---
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+def local_folder(
+    artefact: str | os.PathLike[str], revision: str | None = None, token: str | None = None
+) -> str | os.PathLike[str]:
+    """The folder itself if there is one, else that of the hub's repository of that name, fetched if need be.
+
+    Raises:
+        ArtefactError: it cannot be fetched.
+    """
+    name = os.fspath(artefact)
+    if Path(name).exists() or not _REPOSITORY.fullmatch(name):
+        return artefact
+    from huggingface_hub import snapshot_download
+
+    try:
+        return snapshot_download(name, revision=revision, token=token, allow_patterns=list(FILES))
+    except Exception as error:  # the client raises whatever its HTTP library does
+        raise ArtefactError(
+            f"There is no folder {name}, and no classifier of that name could be fetched from the model hub: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def upload(stored: Stored, repo_id: str, *, token: str | None, private: bool | None, **commit: Any) -> str:
+    """Write a classifier to a temporary folder and upload that; where it then is.
+
+    Args:
+        stored: the classifier.
+        repo_id: ``user/name``; made if need be.
+        token: for the hub.
+        private: whether a new repository is private.
+        commit: ``revision``, ``commit_message`` and ``create_pr`` of the upload.
+
+    Raises:
+        ArtefactError: the hub cannot be reached or refuses.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "classifier"
+        write_artefact(target, stored)
+        try:
+            repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+            uploaded = api.upload_folder(repo_id=repo_id, folder_path=target, allow_patterns=list(FILES), **commit)
+        except Exception as error:
+            raise ArtefactError(
+                f"The classifier could not be uploaded to {repo_id}: {_first_line(error)} Log in with "
+                "`huggingface-cli login` or give token=; save_pretrained keeps it here."
+            ) from error
+    return str(uploaded.commit_url)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from openprompt_meta.classifier.adaptation import Support, adapt_pool
-from openprompt_meta.classifier.artefact import Stored, read_artefact, write_artefact
-from openprompt_meta.classifier.fitted import FittedTask, words_of
-from openprompt_meta.classifier.hub import local_folder, upload
+from openprompt_meta.classifier.adaptation import FittedTask, Support, adapt_pool, words_of
+from openprompt_meta.classifier.artefact import Stored, local_folder, read_artefact, upload, write_artefact
 from openprompt_meta.classifier.inputs import (
     Label,
     checked_label_words,
@@ -28,27 +25,9 @@ from openprompt_meta.classifier.inputs import (
     checked_texts,
     conflicting_texts,
 )
-from openprompt_meta.classifier.prediction import (
-    ClassProbability,
-    Explanation,
-    NearestExample,
-    NearestWord,
-    Predictor,
-)
-from openprompt_meta.classifier.pretrained import (
-    Changes,
-    MetaLearned,
-    base_model_of,
-    changed,
-    fresh,
-    of_run,
-)
-from openprompt_meta.errors import (
-    ConfigError,
-    DataError,
-    OpenPromptMetaError,
-    VerbalizerError,
-)
+from openprompt_meta.classifier.prediction import Explanation, Predictor
+from openprompt_meta.classifier.pretrained import Changes, MetaLearned, base_model_of, changed, fresh, of_run
+from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
 from openprompt_meta.runs.folder import RunFolder
 
 __all__ = ["MetaPromptClassifier", "NotFitted"]
@@ -402,38 +381,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             words: nearest words for each position of its prompt.
             examples: nearest support examples.
         """
-        task = self._fitted()
         (checked,) = checked_texts([text])
-        predictor = self._predictor(task)
-        read = predictor.read(checked)
-        order = read.probabilities.argsort(descending=True, stable=True).tolist()
-        classes = tuple(
-            ClassProbability(
-                task.classes[i],
-                float(read.probabilities[i]),
-                None if read.soft is None else float(read.soft[i]),
-                None if read.hand_crafted is None else float(read.hand_crafted[i]),
-            )
-            for i in order
-        )
-        similarity = F.cosine_similarity(task.adapted.features, read.features.unsqueeze(0), dim=-1)
-        nearest = similarity.topk(min(max(examples, 0), len(similarity)))
-        texts = task.texts or ()
-        return Explanation(
-            text=checked,
-            label=classes[0].label,
-            classes=classes,
-            attention=tuple(read.attention.tolist()),
-            prompt_words=tuple(
-                tuple(NearestWord(word, cosine) for word, cosine in position)
-                for position in predictor.nearest_words(read.prompt, max(words, 0))
-            ),
-            nearest_examples=tuple(
-                NearestExample(texts[i], task.classes[task.labels[i]], cosine)
-                for i, cosine in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
-            ),
-            truncated=read.truncated,
-        )
+        return self._predictor(self._fitted()).explain(checked, max(words, 0), max(examples, 0))
 
     def _probabilities(self, task: FittedTask, texts: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         checked = checked_texts(texts)
@@ -463,7 +412,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         return live[1]
 
     def _new_predictor(self, task: FittedTask) -> Predictor:
-        return Predictor(base_model_of(task.meta), task.meta.config, task.adapted, task.class_names, task.words)
+        return Predictor(base_model_of(task.meta), task)
 
     def _fitted(self) -> FittedTask:
         task = self._task

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic_core import to_jsonable_python
 from sklearn.metrics import confusion_matrix, f1_score
 from torch import Tensor
 
-from openprompt_meta.classifier.adaptation import ONE_AT_A_TIME, Adapted, rows_by_length, wrapped
-from openprompt_meta.classifier.base_model import BaseModel
+from openprompt_meta.classifier.adaptation import ONE_AT_A_TIME, FittedTask, wrapped
 from openprompt_meta.classifier.inputs import Label
-from openprompt_meta.classifier.pretrained import template_with
-from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.classifier.pretrained import BaseModel, template_with
+from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.methods.building import verbalizer_of
@@ -33,7 +34,6 @@ __all__ = [
     "NearestExample",
     "NearestWord",
     "Predictor",
-    "Read",
     "Scores",
     "score_on",
 ]
@@ -100,50 +100,19 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        content: dict[str, Any] = to_jsonable_python(self)
+        return content
 
 
 # -- Predicting with an adapted pool and a fitted verbalizer, from any number of threads ------------------------------
 
 
-@dataclass(frozen=True)
-class Read:
-    """What was read of one text.
-
-    Attributes:
-        probabilities: of the classes, ``[C]``.
-        soft: those of the soft verbalizer alone, if it is one.
-        hand_crafted: those of the label words alone, if they contribute.
-        attention: weights of the prompts, ``[K]``.
-        prompt: the prompt made for the text, ``[L_p, d_i]``.
-        features: what the template reads of it, ``[d_o]``.
-        truncated: whether the text was cut.
-    """
-
-    probabilities: Tensor
-    soft: Tensor | None
-    hand_crafted: Tensor | None
-    attention: Tensor
-    prompt: Tensor
-    features: Tensor
-    truncated: bool
-
-
 class Predictor:
-    """Classifies texts with one adapted pool and one fitted verbalizer. Nothing that predicts changes once it is made.
+    """Classifies texts as a fitted task says. Nothing that predicts changes once it is made.
 
     Args:
         base: the language model.
-        config: template and verbalizer.
-        adapted: the pool and the verbalizer's tensors.
-        classes: names of the classes, in the order of the verbalizer's.
-        label_words: their words, for a verbalizer that uses them.
+        task: template, adapted pool, the verbalizer's tensors, classes.
 
     Attributes:
         has_warned: for the user of it to set, once a warning was given that need not be given again.
@@ -152,32 +121,25 @@ class Predictor:
         ModelError: the verbalizer's tensors do not fit the configuration.
     """
 
-    def __init__(
-        self,
-        base: BaseModel,
-        config: RunConfig,
-        adapted: Adapted,
-        classes: Sequence[str],
-        label_words: Mapping[str, Sequence[str]],
-    ) -> None:
+    def __init__(self, base: BaseModel, task: FittedTask) -> None:
         self.has_warned = threading.Event()
         self._base = base
-        self._config = config
-        self._device = base.loaded.model.device
+        self._task = task
+        config = task.meta.config
         # A verbalizer may start at random, until the tensors given replace that.
         with ONE_AT_A_TIME, base.tokenizing, torch.random.fork_rng():
-            self._template = template_with(base, config, adapted.pool)
+            self._template = template_with(base, config, task.adapted.pool)
             verbalizer = verbalizer_of(config, base.loaded, seed=0)
             self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
-            verbalizer.begin_task(classes, label_words)
+            verbalizer.begin_task(task.class_names, task.words)
         try:
-            verbalizer.load_state_dict(dict(adapted.verbalizer))
+            verbalizer.load_state_dict(dict(task.adapted.verbalizer))
             verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
-            self._try_out(len(classes))
+            self._try_out(len(task.classes))
         except (RuntimeError, VerbalizerError) as error:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
-        self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else None
+        self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else contextlib.nullcontext()
 
     @torch.no_grad()
     def _try_out(self, classes: int) -> None:
@@ -195,45 +157,54 @@ class Predictor:
 
         Texts go through the model shortest first, in batches of at most ``batch_tokens`` tokens, padding included.
         """
-        rows = wrapped(self._base, self._config, self._template, texts)
-        found = [
-            (indices, self._evaluate(batch)) for indices, batch in rows_by_length(rows, batch_tokens, self._device)
-        ]
-        evaluated = torch.cat([of_batch.cpu() for _, of_batch in found])
-        probabilities = torch.empty_like(evaluated)
-        probabilities[torch.tensor([index for indices, _ in found for index in indices])] = evaluated
+        rows = wrapped(self._base, self._task.meta.config, self._template, texts)
+        probabilities = torch.empty(0)
+        for indices in groups_by_length(rows.lengths.tolist(), batch_tokens):
+            features, logits = self._read(self._on_device(rows.batch(indices)))
+            found = self._classifier.verbalizer.log_probabilities(features, logits).exp().cpu()
+            if not len(probabilities):
+                probabilities = found.new_empty(len(texts), found.shape[1])
+            probabilities[indices] = found
         return probabilities, rows.cut
 
-    def _evaluate(self, batch: Mapping[str, Tensor]) -> Tensor:
-        features, logits = self._read_mask(batch)
-        found: Tensor = self._classifier.verbalizer.log_probabilities(features, logits).exp()
-        return found
-
     @torch.no_grad()
-    def read(self, text: str) -> Read:
-        """Everything there is to say about one text."""
-        rows = wrapped(self._base, self._config, self._template, [text])
-        batch = {key: value.to(self._device) for key, value in rows.batch([0]).items()}
+    def explain(self, text: str, words: int, examples: int) -> Explanation:
+        """Why a text is classified as it is; see :meth:`~openprompt_meta.MetaPromptClassifier.explain`."""
+        rows = wrapped(self._base, self._task.meta.config, self._template, [text])
+        batch = self._on_device(rows.batch([0]))
         batch["query"] = self._template.queries(batch)
-        features, logits = self._read_mask(batch)
-        verbalizer = self._classifier.verbalizer
-        soft = hand_crafted = None
-        if isinstance(verbalizer, MixedVerbalizer):
-            soft = verbalizer.soft_log_probabilities(features).exp()[0].cpu()
-            if verbalizer.hand_crafted is not None and logits is not None:
-                hand_crafted = verbalizer.hand_crafted.process_logits(logits).exp()[0].cpu()
-        return Read(
-            probabilities=verbalizer.log_probabilities(features, logits).exp()[0].cpu(),
-            soft=soft,
-            hand_crafted=hand_crafted,
-            attention=self._template.attention_weights(batch)[0].cpu(),
-            prompt=self._template.pool(batch["query"])[0].cpu(),
-            features=features[0].cpu(),
+        features, logits = self._read(batch)
+        classes = self._class_probabilities(features, logits)
+        return Explanation(
+            text=text,
+            label=classes[0].label,
+            classes=classes,
+            attention=tuple(self._template.attention_weights(batch)[0].tolist()),
+            prompt_words=self._nearest_words(self._template.pool(batch["query"])[0], words),
+            nearest_examples=self._nearest_examples(features.cpu(), examples),
             truncated=rows.cut > 0,
         )
 
-    @torch.no_grad()
-    def nearest_words(self, prompt: Tensor, count: int) -> list[list[tuple[str, float]]]:
+    def _class_probabilities(self, features: Tensor, logits: Tensor | None) -> tuple[ClassProbability, ...]:
+        """The classes, the most probable first, with what each of two mixed verbalizers gives them."""
+        verbalizer = self._classifier.verbalizer
+        soft = hand_crafted = None
+        if isinstance(verbalizer, MixedVerbalizer):
+            soft = verbalizer.soft_log_probabilities(features).exp()[0].tolist()
+            if verbalizer.hand_crafted is not None and logits is not None:
+                hand_crafted = verbalizer.hand_crafted.process_logits(logits).exp()[0].tolist()
+        probabilities = verbalizer.log_probabilities(features, logits).exp()[0].cpu()
+        return tuple(
+            ClassProbability(
+                label=self._task.classes[i],
+                probability=float(probabilities[i]),
+                soft=None if soft is None else soft[i],
+                hand_crafted=None if hand_crafted is None else hand_crafted[i],
+            )
+            for i in probabilities.argsort(descending=True, stable=True).tolist()
+        )
+
+    def _nearest_words(self, prompt: Tensor, count: int) -> tuple[tuple[NearestWord, ...], ...]:
         """For each position of a prompt ``[L_p, d_i]``, the words whose input embeddings have the largest cosine."""
         embedding = self._template.raw_embedding.weight
         similarity = F.normalize(prompt.to(embedding), dim=-1) @ F.normalize(embedding, dim=-1).T  # [L_p, V]
@@ -242,11 +213,25 @@ class Predictor:
         best = similarity.float().topk(min(count, similarity.shape[1] - len(hidden)), dim=-1)
         with self._base.tokenizing:
             words = [self._base.loaded.tokenizer.convert_ids_to_tokens(ids) for ids in best.indices.tolist()]
-        return [list(zip(own, values, strict=True)) for own, values in zip(words, best.values.tolist(), strict=True)]
+        pairs = zip(words, best.values.tolist(), strict=True)
+        return tuple(tuple(map(NearestWord, own, values)) for own, values in pairs)
 
-    def _read_mask(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        if self._reading is None:
-            return self._classifier.read(batch)
+    def _nearest_examples(self, feature: Tensor, count: int) -> tuple[NearestExample, ...]:
+        """The support examples whose features have the largest cosine with ``feature [1, d_o]``."""
+        task = self._task
+        if task.texts is None:
+            return ()
+        similarity = F.cosine_similarity(task.adapted.features, feature, dim=-1)
+        best = similarity.topk(min(count, len(similarity)))
+        return tuple(
+            NearestExample(task.texts[i], task.classes[task.labels[i]], cosine)
+            for i, cosine in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        )
+
+    def _on_device(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {key: value.to(self._base.loaded.model.device) for key, value in batch.items()}
+
+    def _read(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         with self._reading:
             return self._classifier.read(batch)
 
@@ -275,13 +260,9 @@ class Scores:
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
-        return {
-            "texts": self.texts,
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "classes": list(self.classes),
-            "confusion_matrix": [list(row) for row in self.confusion],
-        }
+        content: dict[str, Any] = to_jsonable_python(self)
+        content["confusion_matrix"] = content.pop("confusion")
+        return content
 
 
 def score_on(classifier: MetaPromptClassifier, texts: Sequence[str], labels: Sequence[Label]) -> Scores:

@@ -1,71 +1,110 @@
-"""What a classifier starts from: a pool, meta-learned or new, with the settings and the model it belongs to."""
+"""What a classifier starts from: a pool, meta-learned or new, with its settings and its language model."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from openprompt_meta.classifier.base_model import BaseModel, load_base_model
 from openprompt_meta.config.schema import RunConfig, key_at
-from openprompt_meta.errors import (
-    CheckpointError,
-    ConfigError,
-    ModelError,
-    RunError,
-)
+from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
+from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
+from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
-from openprompt_meta.runs.checkpoint import Progress, load_pool
+from openprompt_meta.runs.checkpoint import load_pool
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
 from openprompt_meta.sections import mismatch
 
 __all__ = [
+    "BaseModel",
     "Changes",
     "MetaLearned",
     "Tensors",
     "base_model_of",
     "changed",
     "fresh",
-    "fresh_pool",
+    "load_base_model",
     "of_run",
-    "run_pool",
     "template_with",
     "tensors_of",
 ]
 
 logger = logging.getLogger(__name__)
 
-_ARGUMENTS = {"meta.inner_steps_eval": "inner_steps", "plm.model_path": "base_model"}
-"""Arguments of the classifier that are not called as their key is."""
-
-# -- Pools as tensors by name: a fresh one, that of a run, and the template around one --------------------------------
-
-Tensors: TypeAlias = Mapping[str, Tensor]
+# -- The frozen language model: loaded once, shared, and known by its fingerprint -------------------------------------
 
 
-def fresh_pool(base: BaseModel, config: RunConfig, seed: int) -> dict[str, Tensor]:
-    """A pool that has learned nothing yet, started from the vocabulary."""
-    with base.tokenizing:
-        return tensors_of(_new_template(base, config, init="vocab", seed=seed).pool)
+@dataclass(frozen=True)
+class BaseModel:
+    """A frozen language model and what identifies it.
+
+    Attributes:
+        loaded: model, tokenizer and OpenPrompt's wrapper; shared by every classifier on it, changed by none.
+        fingerprint: sha256 over the model's tensors, whatever they are called.
+        tokenizer_fingerprint: sha256 over the vocabulary.
+        wordless_ids: tokens that tell a reader nothing: special ones, and places that a vocabulary keeps free.
+        tokenizing: held while the tokenizer is used: a fast tokenizer may not be entered twice.
+    """
+
+    loaded: LoadedMLM
+    fingerprint: str
+    tokenizer_fingerprint: str
+    wordless_ids: Sequence[int]
+    tokenizing: threading.Lock = field(default_factory=threading.Lock)
 
 
-def run_pool(base: BaseModel, config: RunConfig, checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
-    """The pool of a run's checkpoint, and how far the run had come.
+_KEPT = 2
+_loaded: dict[tuple[object, ...], BaseModel] = {}
+_loading = threading.Lock()
+
+
+def load_base_model(config: RunConfig) -> BaseModel:
+    """The language model that a configuration asks for, frozen; the last few are kept and shared.
 
     Raises:
-        CheckpointError: the file is missing, damaged, or of another pool.
+        ModelError: it cannot be loaded.
     """
-    with base.tokenizing:
-        template = _new_template(base, config)
-    progress = load_pool(checkpoint, template.pool)
-    return tensors_of(template.pool), progress
+    path = config.plm.model_path
+    key = (path, config.plm.attn_implementation, config.plm.precision, config.run.device, _state_of(Path(path)))
+    with _loading:
+        if key not in _loaded:
+            loaded = load_language_model(config)
+            loaded.model.eval()
+            vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
+            unused = [number for token, number in vocabulary.items() if re.fullmatch(r"[\[<]unused\d+[\]>]", token)]
+            found = BaseModel(
+                loaded,
+                fingerprint(loaded.model),
+                hashlib.sha256(json.dumps(sorted(vocabulary.items())).encode()).hexdigest(),
+                [*loaded.tokenizer.all_special_ids, *unused],
+            )
+            while len(_loaded) >= _KEPT:
+                del _loaded[next(iter(_loaded))]
+            _loaded[key] = found
+        return _loaded[key]
+
+
+def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names, sizes and times of a folder's files, so that a model which changes on disk is read anew."""
+    if not folder.is_dir():
+        return ()
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    return tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+
+
+# -- Pools as tensors by name, and the template around one ------------------------------------------------------------
+
+Tensors: TypeAlias = Mapping[str, Tensor]
 
 
 def template_with(base: BaseModel, config: RunConfig, pool: Tensors) -> PromptPoolTemplate:
@@ -96,6 +135,9 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
 
 
+# -- A pool with its settings: from a run, or new ---------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class MetaLearned:
     """Plain data, without the language model.
@@ -110,7 +152,7 @@ class MetaLearned:
     """
 
     config: RunConfig
-    pool: Mapping[str, Tensor]
+    pool: Tensors
     seed: int
     fingerprint: str
     tokenizer_fingerprint: str
@@ -128,45 +170,41 @@ class Changes:
     mix_lambda: float | None = None
 
 
+_ARGUMENTS = {"meta.inner_steps_eval": "inner_steps", "plm.model_path": "base_model"}
+"""Arguments of the classifier that are not called as their key is."""
+
+
 def changed(config: RunConfig, changes: Changes) -> RunConfig:
     """``config`` with ``changes``, and fit for texts that come one by one.
 
     Raises:
         ConfigError: a change is out of its range, or the verbalizer has no λ.
     """
-    steps, rate, mix = changes.inner_steps, changes.inner_lr, changes.mix_lambda
-    values: dict[str, Any] = {"plm.dropout": False}
-    if changes.base_model is not None:
-        values["plm.model_path"] = os.fspath(changes.base_model)
-    if changes.device is not None:
-        values["run.device"] = changes.device
-    if steps is not None:
-        values["meta.inner_steps_eval"] = steps
-    if rate is not None:
-        values["meta.inner_lr"] = rate
-    if mix is not None:
-        if key_at(f"{config.verbalizer}.mix_lambda") is None:
+    model, mix_key = changes.base_model, f"{config.verbalizer}.mix_lambda"
+    given = {
+        "plm.model_path": None if model is None else os.fspath(model),
+        "run.device": changes.device,
+        "meta.inner_steps_eval": changes.inner_steps,
+        "meta.inner_lr": changes.inner_lr,
+        mix_key: changes.mix_lambda,
+    }
+    values: dict[str, Any] = {path: value for path, value in given.items() if value is not None}
+    for path, value in values.items():
+        key = key_at(path)
+        if key is None:
             raise ConfigError(
-                f"mix_lambda is {mix!r}, but {config.verbalizer} has label words alone and mixes nothing."
+                f"mix_lambda is {value!r}, but {config.verbalizer} has label words alone and mixes nothing."
             )
-        values[f"{config.verbalizer}.mix_lambda"] = mix
+        problem = mismatch(value, key.hint)
+        if problem is not None:
+            raise ConfigError(f"{_ARGUMENTS.get(path, key.name)}: {problem} None leaves it as the run has it.")
     if config.transductive:
         logger.warning(
             "The run centred features over the texts under prediction (transductive). A classifier sees them one by "
             "one, so it centres over the support set instead."
         )
         values[f"{config.verbalizer}.centring"] = "support"
-    _require_fitting(values)
-    return config.with_values(values)
-
-
-def _require_fitting(values: Mapping[str, Any]) -> None:
-    """Refuse values that a YAML could not have at these keys."""
-    for path, value in values.items():
-        key = key_at(path)
-        problem = None if key is None else mismatch(value, key.hint)
-        if key is not None and problem is not None:
-            raise ConfigError(f"{_ARGUMENTS.get(path, key.name)}: {problem} None leaves it as the run has it.")
+    return config.with_values({**values, "plm.dropout": False})
 
 
 def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -> MetaLearned:
@@ -194,17 +232,21 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         )
     config = changed(config, changes)
     base = load_base_model(config)
-    pool, progress = run_pool(base, config, checkpoint)
+    with base.tokenizing:
+        pool = _new_template(base, config).pool
+    progress = load_pool(checkpoint, pool)
+    versions = _for_people(run.versions_file)
     origin = {
         "dataset": config.dataset.name,
         "way": config.meta.way,
         "shot": config.meta.shot,
         "iteration": progress.best_iteration,
         "validation_accuracy": progress.best_accuracy,
-        "test_accuracy": (_json(run.results_file) or {}).get("test_accuracy"),
-        "versions": _versions(_json(run.versions_file)),
+        "test_accuracy": _for_people(run.results_file).get("test_accuracy"),
+        # Versions of software; the machine it ran on is nobody's business.
+        "versions": {name: version for name, version in versions.items() if name not in ("platform", "threads")},
     }
-    return MetaLearned(config, pool, chosen, base.fingerprint, base.tokenizer_fingerprint, origin)
+    return MetaLearned(config, tensors_of(pool), chosen, base.fingerprint, base.tokenizer_fingerprint, origin)
 
 
 def fresh(seed: int | None, changes: Changes) -> MetaLearned:
@@ -212,9 +254,9 @@ def fresh(seed: int | None, changes: Changes) -> MetaLearned:
     chosen = 0 if seed is None else seed
     config = changed(RunConfig(), changes)
     base = load_base_model(config)
-    return MetaLearned(
-        config, fresh_pool(base, config, chosen), chosen, base.fingerprint, base.tokenizer_fingerprint, {}
-    )
+    with base.tokenizing:
+        pool = tensors_of(_new_template(base, config, init="vocab", seed=chosen).pool)
+    return MetaLearned(config, pool, chosen, base.fingerprint, base.tokenizer_fingerprint, {})
 
 
 def base_model_of(meta: MetaLearned) -> BaseModel:
@@ -238,16 +280,11 @@ def base_model_of(meta: MetaLearned) -> BaseModel:
     return base
 
 
-def _versions(found: Any) -> dict[str, Any]:
-    """Versions of software; the machine it ran on is nobody's business."""
-    known = found if isinstance(found, dict) else {}
-    return {name: version for name, version in known.items() if name not in ("platform", "threads")}
-
-
-def _json(path: os.PathLike[str]) -> Any:
-    """The content of a file that may be missing or damaged: it is for people only."""
+def _for_people(path: os.PathLike[str]) -> dict[str, Any]:
+    """The object in a JSON file that may be missing or damaged: nothing but a model card depends on it."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            found = json.load(file)
     except (OSError, ValueError):
-        return None
+        return {}
+    return found if isinstance(found, dict) else {}

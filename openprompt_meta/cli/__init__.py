@@ -1,19 +1,20 @@
 """The ``openprompt-meta`` command: parse, call, print.
 
-A subcommand is a module of :mod:`openprompt_meta.commands` with a function that adds its parser and names the function
-that runs it; :data:`COMMANDS` lists them.
+:data:`COMMANDS` lists the functions that add the parsers of the subcommands. Each parser names the function that runs
+it, which imports what it needs, so that the command starts quickly.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from openprompt_meta.cli import classifier, data, doctor, report, runs, serve, table
+from openprompt_meta.cli import classifier, data, report, runs, serve, table
 from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.version import __version__
 
@@ -81,8 +82,27 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_doctor(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="show what is installed, bridged and missing, and how to fix it",
+        description="Show what is installed, bridged and missing, and the command that fixes each. "
+        "Exits with 1 if something that is needed is not in place.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from openprompt_meta.compat.doctor import examine
+
+    report = examine()
+    print(json.dumps(report.as_dict(), indent=2) if options.json else report.as_text())
+    return report.exit_code
+
+
 COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
-    doctor.add_parser,
+    _add_doctor,
     data.add_parser,
     runs.add_parsers,
     classifier.add_parsers,

@@ -117,8 +117,8 @@ def _add_common(parser: argparse.ArgumentParser, run: Any, json_help: str = "pri
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from openprompt_meta.classifier.files import as_labels_of, read_labelled
     from openprompt_meta.classifier.prediction import score_on
+    from openprompt_meta.classifier.text_files import as_labels_of, read_labelled
     from openprompt_meta.data.classes import read_label_words
 
     # Files first: their errors are quick, the model's loading is not.
@@ -153,22 +153,24 @@ def _fit(options: argparse.Namespace) -> int:
 def _source(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    settings = {
-        name: getattr(options, name)
-        for name in ("seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device")
-        if getattr(options, name) is not None
-    }
+    settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device")
     folder = Path(options.source)
     if folder.is_dir() and not (folder / "classifier.json").exists():
         return MetaPromptClassifier.from_run(options.source, **settings)
     return MetaPromptClassifier.from_pretrained(options.source, **settings)
 
 
+def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
 # -- predict ----------------------------------------------------------------------------------------------------------
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from openprompt_meta.classifier.files import (
+    from tqdm.auto import tqdm
+
+    from openprompt_meta.classifier.text_files import (
         PredictedFile,
         RowWriter,
         long_cells,
@@ -190,8 +192,19 @@ def _predict(options: argparse.Namespace) -> int:
             done = 0 if file is None else skip_done(classifier, rows, file)
             stream = sys.stdout.buffer if file is None else file.go_on()
             writer = RowWriter(stream, kind, classes, options.all, () if file is None else file.columns)
-            with _bar(options, reader, done) as bar:
-                count = predict_rows(classifier, rows, writer, at_a_time, bar)
+            count = done
+            with tqdm(
+                total=None if options.texts == "-" else os.path.getsize(options.texts),
+                initial=reader.consumed,
+                unit="B",
+                unit_scale=True,
+                desc="predicting",
+                disable=True if options.quiet else None,  # None: only where a person sees it
+            ) as bar:
+                for predicted in predict_rows(classifier, rows, writer, at_a_time):
+                    count += predicted
+                    bar.set_postfix(rows=count, refresh=False)
+                    bar.update(reader.consumed - bar.n)
         except BrokenPipeError:
             # Whoever read has enough. Python would complain once more when it flushes at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -204,12 +217,12 @@ def _predict(options: argparse.Namespace) -> int:
                 file.close()
     if options.out is not None:
         went_on = f", {done} of them from before" if done else ""
-        print(f"{done + count} rows in {options.out}{went_on}", file=sys.stderr)
+        print(f"{count} rows in {options.out}{went_on}", file=sys.stderr)
     return 0
 
 
 def _kind_of_output(options: argparse.Namespace) -> str:
-    from openprompt_meta.classifier.files import format_of
+    from openprompt_meta.classifier.text_files import format_of
 
     if options.json and options.out is None:
         return "jsonl"
@@ -224,43 +237,12 @@ def _kind_of_output(options: argparse.Namespace) -> str:
     return kind if kind in _TABLE_KINDS else "csv"
 
 
-class _bar:  # noqa: N801 - a function, but for its memory
-    """A progress bar over the bytes of the input, to be called with the number of rows."""
-
-    def __init__(self, options: argparse.Namespace, reader: Any, done: int) -> None:
-        self._options = options
-        self._reader = reader
-        self._rows = done
-
-    def __enter__(self) -> _bar:
-        from tqdm.auto import tqdm
-
-        piped = self._options.texts == "-"
-        self._bar = tqdm(
-            total=None if piped else os.path.getsize(self._options.texts),
-            initial=self._reader.consumed,
-            unit="B",
-            unit_scale=True,
-            desc="predicting",
-            disable=True if self._options.quiet else None,  # None: only where a person sees it
-        )
-        return self
-
-    def __call__(self, rows: int) -> None:
-        self._rows += rows
-        self._bar.set_postfix(rows=self._rows, refresh=False)
-        self._bar.update(self._reader.consumed - self._bar.n)
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.close()
-
-
 # -- eval and explain -------------------------------------------------------------------------------------------------
 
 
 def _eval(options: argparse.Namespace) -> int:
-    from openprompt_meta.classifier.files import as_labels_of, read_labelled
     from openprompt_meta.classifier.prediction import score_on
+    from openprompt_meta.classifier.text_files import as_labels_of, read_labelled
 
     texts, labels = read_labelled(options.data, options.text_column, options.label_column)
     classifier = _fitted(options)
@@ -323,10 +305,7 @@ def _blocks(part: float, width: int = 30) -> str:
 def _fitted(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    settings = {
-        name: getattr(options, name) for name in ("base_model", "device") if getattr(options, name) is not None
-    }
-    classifier = MetaPromptClassifier.from_pretrained(options.folder, **settings)
+    classifier = MetaPromptClassifier.from_pretrained(options.folder, **_given(options, "base_model", "device"))
     if not classifier.__sklearn_is_fitted__():
         raise ArtefactError(
             f"{options.folder} holds a pool that was not fitted to any classes. Fit it first: openprompt-meta fit "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from openprompt_meta.components import readers
 from openprompt_meta.config.schema import KNOWN_DATASETS
@@ -110,17 +110,17 @@ def run_list(options: argparse.Namespace) -> int:
     """Print the six sets and the demo."""
     entries = [_demo_entry(), *map(_known_entry, KNOWN_DATASETS)]
     if options.json:
-        print(json.dumps([entry._asdict() for entry in entries], indent=2, ensure_ascii=False))
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
     rows = [
         (
-            entry.name,
-            "/".join(map(str, entry.classes)),
-            f"{entry.samples:,}",
-            entry.words_a_text,
-            ", ".join(entry.class_lists),
-            entry.title,
-            entry.terms,
+            entry["name"],
+            "/".join(map(str, entry["classes"])),
+            f"{entry['samples']:,}",
+            entry["words_a_text"],
+            ", ".join(entry["class_lists"]),
+            entry["title"],
+            entry["terms"],
         )
         for entry in entries
     ]
@@ -178,43 +178,32 @@ def run_download(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Entry(NamedTuple):
-    name: str
-    title: str
-    classes: list[int]
-    samples: int
-    words_a_text: int
-    class_lists: list[str]
-    terms: str
-    note: str
-
-
-def _demo_entry() -> _Entry:
+def _demo_entry() -> dict[str, Any]:
     demo = read_layout(Source(where=DEMO))
-    return _Entry(
-        name="demo",
-        title="Everyday intents (ships with the package)",
-        classes=[len(classes) for _, classes in demo.lists["default"].items()],
-        samples=len(demo.texts),
-        words_a_text=round(sum(len(text.split()) for text in demo.texts) / len(demo.texts)),
-        class_lists=list(demo.lists),
-        terms="CC0",
-        note="",
-    )
+    return {
+        "name": "demo",
+        "title": "Everyday intents (ships with the package)",
+        "classes": [len(classes) for _, classes in demo.lists["default"].items()],
+        "samples": len(demo.texts),
+        "words_a_text": round(sum(len(text.split()) for text in demo.texts) / len(demo.texts)),
+        "class_lists": list(demo.lists),
+        "terms": "CC0",
+        "note": "",
+    }
 
 
-def _known_entry(name: str) -> _Entry:
+def _known_entry(name: str) -> dict[str, Any]:
     facts = facts_of(name)
-    return _Entry(
-        name=name,
-        title=facts.title,
-        classes=[len(classes) for _, classes in facts.splits["authors"].items()],
-        samples=facts.samples,
-        words_a_text=facts.words_a_text,
-        class_lists=list(facts.splits),
-        terms=facts.terms,
-        note=facts.note,
-    )
+    return {
+        "name": name,
+        "title": facts.title,
+        "classes": [len(classes) for _, classes in facts.splits["authors"].items()],
+        "samples": facts.samples,
+        "words_a_text": facts.words_a_text,
+        "class_lists": list(facts.splits),
+        "terms": facts.terms,
+        "note": facts.note,
+    }
 
 
 def _as_text(report: CheckReport) -> str:
@@ -249,12 +238,11 @@ def _as_text(report: CheckReport) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]], right: set[int]) -> str:
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = [">" if column in right else "<" for column in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])

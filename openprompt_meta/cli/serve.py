@@ -31,7 +31,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("folder", metavar="DIR", help="a saved classifier, or a run folder")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_whole(0, 65535), default=8000, help="0 takes a free one (default: %(default)s)"
+    )
     parser.add_argument(
         "--token",
         help="asked for on every request; better in the environment variable OPENPROMPT_META_TOKEN, which other users "
@@ -46,7 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     limits = parser.add_argument_group("limits")
     for option, (least, text) in _LIMITS.items():
-        limits.add_argument(option, type=_at_least(least), metavar="N", help=text)
+        limits.add_argument(option, type=_whole(least), metavar="N", help=text)
     parser.set_defaults(run=_run)
 
 
@@ -63,12 +65,7 @@ def _run(options: argparse.Namespace) -> int:
         from openprompt_meta.serve.app import build_app
         from openprompt_meta.serve.guard import TOKEN_VARIABLE, Access, is_loopback
         from openprompt_meta.serve.requests import Limits
-        from openprompt_meta.serve.server import (
-            Server,
-            address_of,
-            open_socket,
-            share_cores,
-        )
+        from openprompt_meta.serve.server import Server, address_of, open_socket, share_cores
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "pydantic", "uvicorn"):
             raise
@@ -112,18 +109,12 @@ def _query(given: str | None, made: str | None) -> str:
     return "?token=YOUR_TOKEN" if given is not None else ""
 
 
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"{number} is no port: expected 0 to 65535")
-    return number
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
         number = int(text)
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{number} is too small: expected {least} or more")
+        if number < least or (most is not None and number > most):
+            expected = f"{least} or more" if most is None else f"{least} to {most}"
+            raise argparse.ArgumentTypeError(f"got {number}, expected {expected}")
         return number
 
-    return count
+    return whole_number

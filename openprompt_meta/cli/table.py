@@ -13,7 +13,7 @@ from openprompt_meta.errors import ConfigError
 
 if TYPE_CHECKING:
     from openprompt_meta.tables.cells import Cell, TableSettings
-    from openprompt_meta.tables.definitions import Table, TableRow
+    from openprompt_meta.tables.definitions import Table
     from openprompt_meta.tables.plan import PlannedCell
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -61,9 +61,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from openprompt_meta.runs.process import log_to_screen
-    from openprompt_meta.tables.cells import cells_of, check_overrides
+    from openprompt_meta.tables.cells import Stopped, cells_of, check_overrides, look_up, run_missing
     from openprompt_meta.tables.definitions import rows_of, table_named
-    from openprompt_meta.tables.rendering import cells_folder
+    from openprompt_meta.tables.rendering import cells_folder, to_json, to_terminal, write_files
+    from openprompt_meta.tables.results import assemble
 
     table = table_named(options.table)
     settings, names = _settings(options, table)
@@ -74,40 +75,24 @@ def _run(options: argparse.Namespace) -> int:
     with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
         if options.dry_run:
             return _print_plan(cells, folder, options)
-        return _make(table, rows, settings, cells, folder, options)
-
-
-def _make(
-    table: Table,
-    rows: Sequence[TableRow],
-    settings: TableSettings,
-    cells: Sequence[Cell],
-    folder: Path,
-    options: argparse.Namespace,
-) -> int:
-    from openprompt_meta.tables.cells import Stopped, look_up, run_missing
-    from openprompt_meta.tables.rendering import to_json, to_terminal, write_files
-    from openprompt_meta.tables.results import assemble
-
-    known = look_up(cells)
-    assemble(
-        table, rows, settings, known, options.against
-    )  # what is wrong with the request is said before hours of work
-    try:
-        states = known if options.finished else run_missing(cells, show_progress=not options.quiet)
-    except Stopped as stopped:
-        logging.getLogger(__name__).warning(
-            "Stopped in %s; everything is saved. The same command goes on with it.", stopped
-        )
-        return EXIT_STOPPED
-    result = assemble(table, rows, settings, states, options.against)
-    files = write_files(result, folder)
-    if options.json:
-        print(to_json(result), end="")
-    else:
-        print(to_terminal(result))
-        print("Written to " + ", ".join(map(str, files)))
-    return EXIT_FAILED_CELLS if result.failures else 0
+        known = look_up(cells)
+        # What is wrong with the request is said before hours of work.
+        assemble(table, rows, settings, known, options.against)
+        try:
+            states = known if options.finished else run_missing(cells, show_progress=not options.quiet)
+        except Stopped as stopped:
+            logging.getLogger(__name__).warning(
+                "Stopped in %s; everything is saved. The same command goes on with it.", stopped
+            )
+            return EXIT_STOPPED
+        result = assemble(table, rows, settings, states, options.against)
+        files = write_files(result, folder)
+        if options.json:
+            print(to_json(result), end="")
+        else:
+            print(to_terminal(result))
+            print("Written to " + ", ".join(map(str, files)))
+        return EXIT_FAILED_CELLS if result.failures else 0
 
 
 def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace) -> int:

@@ -17,34 +17,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
-from openprompt_meta.errors import (
-    DataError,
-    NotFiniteError,
-    TemplateError,
-    VerbalizerError,
-)
-from openprompt_meta.serve import requests as checks
+from openprompt_meta.errors import DataError, NotFiniteError, TemplateError, VerbalizerError
+from openprompt_meta.serve import requests as api
 from openprompt_meta.serve.guard import COOKIE, Access, Guard
 from openprompt_meta.serve.pages import documentation, page_files
-from openprompt_meta.serve.requests import (
-    ErrorAnswer,
-    ExplainAnswer,
-    ExplainRequest,
-    FitAnswer,
-    FitRequest,
-    ForgetAnswer,
-    HealthAnswer,
-    Limits,
-    PredictAnswer,
-    Prediction,
-    PredictRequest,
-    Refusal,
-    TaskAnswer,
-    TasksAnswer,
-    http_refusal,
-    refusal_response,
-    validation_refusal,
-)
+from openprompt_meta.serve.requests import Limits, Refusal, refusal_response
 from openprompt_meta.serve.server import give_back_memory
 from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore, Workers
 from openprompt_meta.version import __version__
@@ -55,8 +32,8 @@ __all__ = ["build_app"]
 _FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorAnswer, "description": "refused, with the reason"},
-    503: {"model": ErrorAnswer, "description": "too much is under way; try again soon"},
+    "4XX": {"model": api.ErrorAnswer, "description": "refused, with the reason"},
+    503: {"model": api.ErrorAnswer, "description": "too much is under way; try again soon"},
 }
 
 
@@ -108,15 +85,15 @@ class _Service:
         fitted = hasattr(classifier, "task_")
         self.tasks = TaskStore(limits.tasks, ServedTask(SERVED, classifier) if fitted else None)
 
-    async def fit(self, request: FitRequest) -> FitAnswer:
-        name = checks.checked_name(request.name)
-        texts, labels = checks.checked_classes(request.classes, self.limits)
-        words = checks.checked_label_words(request.label_words, list(dict.fromkeys(labels)), self.limits)
+    async def fit(self, request: api.FitRequest) -> api.FitAnswer:
+        name = api.checked_name(request.name)
+        texts, labels = api.checked_classes(request.classes, self.limits)
+        words = api.checked_label_words(request.label_words, list(dict.fromkeys(labels)), self.limits)
         self.tasks.check_free(name, request.replace)
         began = perf_counter()
         task = await self.fits.run(partial(self._fitted, name, texts, labels, words))
         forgotten = self.tasks.add(task, request.replace)
-        return FitAnswer(task=_described(task), seconds=perf_counter() - began, forgotten=forgotten)
+        return api.FitAnswer(task=_described(task), seconds=perf_counter() - began, forgotten=forgotten)
 
     def _fitted(
         self, name: str, texts: list[str], labels: list[str], words: dict[str, list[str]] | None
@@ -127,26 +104,26 @@ class _Service:
         finally:
             give_back_memory()
 
-    async def predict(self, request: PredictRequest) -> PredictAnswer:
-        texts = checks.checked_texts(request.texts, self.limits)
+    async def predict(self, request: api.PredictRequest) -> api.PredictAnswer:
+        texts = api.checked_texts(request.texts, self.limits)
         task = self._asked(request.task)
         self.predictions.check_room()
         answer = task.together.ask(texts)
         await self.predictions.run(task.together.work)
         rows = await asyncio.wrap_future(answer)
-        return PredictAnswer(task=task.name, predictions=[_prediction(task.classes, row) for row in rows])
+        return api.PredictAnswer(task=task.name, predictions=[_prediction(task.classes, row) for row in rows])
 
-    async def explain(self, request: ExplainRequest) -> ExplainAnswer:
-        text = checks.checked_text(request.text, self.limits)
+    async def explain(self, request: api.ExplainRequest) -> api.ExplainAnswer:
+        text = api.checked_text(request.text, self.limits)
         task = self._asked(request.task)
         found = await self.predictions.run(lambda: task.classifier.explain(text).as_dict())
         found["label"] = str(found["label"])
         for row in (*found["classes"], *found["nearest_examples"]):
             row["label"] = str(row["label"])
-        return ExplainAnswer(task=task.name, **found)
+        return api.ExplainAnswer(task=task.name, **found)
 
-    def health(self) -> HealthAnswer:
-        return HealthAnswer(
+    def health(self) -> api.HealthAnswer:
+        return api.HealthAnswer(
             status="ok",
             version=__version__,
             model=self.model,
@@ -160,39 +137,39 @@ class _Service:
         self.fits.close()
 
     def _asked(self, name: str | None) -> ServedTask:
-        return self.tasks.get(None if name is None else checks.checked_name(name))
+        return self.tasks.get(None if name is None else api.checked_name(name))
 
 
 def _add_api(app: FastAPI, service: _Service) -> None:
     @app.post("/predict", responses=_REFUSALS)
-    async def predict(request: PredictRequest) -> PredictAnswer:
+    async def predict(request: api.PredictRequest) -> api.PredictAnswer:
         """Classify texts."""
         return await service.predict(request)
 
     @app.post("/explain", responses=_REFUSALS)
-    async def explain(request: ExplainRequest) -> ExplainAnswer:
+    async def explain(request: api.ExplainRequest) -> api.ExplainAnswer:
         """Classify a text, and say what the prompts and the examples had to do with it."""
         return await service.explain(request)
 
     @app.post("/fit", status_code=201, responses=_REFUSALS)
-    async def fit(request: FitRequest) -> FitAnswer:
+    async def fit(request: api.FitRequest) -> api.FitAnswer:
         """Learn a new task from a few examples a class. It is kept in memory under its name until others need room."""
         return await service.fit(request)
 
     @app.get("/tasks", responses=_REFUSALS)
-    async def tasks() -> TasksAnswer:
+    async def tasks() -> api.TasksAnswer:
         """The tasks that can be asked."""
-        return TasksAnswer(tasks=[_described(task) for task in service.tasks.all()])
+        return api.TasksAnswer(tasks=[_described(task) for task in service.tasks.all()])
 
     @app.delete("/tasks/{name}", responses=_REFUSALS)
-    async def forget(name: str) -> ForgetAnswer:
+    async def forget(name: str) -> api.ForgetAnswer:
         """Delete a task."""
-        checked = checks.checked_name(name)
+        checked = api.checked_name(name)
         service.tasks.remove(checked)
-        return ForgetAnswer(deleted=checked)
+        return api.ForgetAnswer(deleted=checked)
 
     @app.get("/health", responses=_REFUSALS)
-    async def health() -> HealthAnswer:
+    async def health() -> api.HealthAnswer:
         """Whether the service is well. Answers while fits and predictions are under way."""
         return service.health()
 
@@ -225,11 +202,11 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return refusal_response(validation_refusal(error.errors()))
+        return refusal_response(api.validation_refusal(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
-        return refusal_response(http_refusal(error.status_code), error.headers)
+        return refusal_response(api.http_refusal(error.status_code), error.headers)
 
     for kind in _FAULTS_OF_THE_REQUEST:
         app.add_exception_handler(kind, _refused_by_the_classifier)
@@ -239,11 +216,11 @@ async def _refused_by_the_classifier(request: Request, error: Exception) -> Resp
     return refusal_response(Refusal(422, str(error)))
 
 
-def _described(task: ServedTask) -> TaskAnswer:
-    return TaskAnswer(name=task.name, classes=task.classes, examples=task.examples, served=task.name == SERVED)
+def _described(task: ServedTask) -> api.TaskAnswer:
+    return api.TaskAnswer(name=task.name, classes=task.classes, examples=task.examples, served=task.name == SERVED)
 
 
-def _prediction(classes: list[str], probabilities: list[float]) -> Prediction:
+def _prediction(classes: list[str], probabilities: list[float]) -> api.Prediction:
     by_class = dict(zip(classes, probabilities, strict=True))
     label = max(by_class, key=by_class.__getitem__)
-    return Prediction(label=label, probability=by_class[label], probabilities=by_class)
+    return api.Prediction(label=label, probability=by_class[label], probabilities=by_class)

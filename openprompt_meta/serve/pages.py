@@ -9,26 +9,22 @@ from typing import Any, NamedTuple
 
 from openprompt_meta.html_templates import render_html
 
-__all__ = ["PageFile", "documentation", "page_files"]
+__all__ = ["documentation", "page_files"]
 
-_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # The whole list: nothing else of the package can be asked for.
-_ADDRESSES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js", "/icon.svg": "icon.svg"}
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
 
 
-class PageFile(NamedTuple):
-    """A file of the page."""
-
-    content: bytes
-    media_type: str
-
-
-def page_files() -> dict[str, PageFile]:
-    """The files of the page by their address."""
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Content and media type of the files of the page, by their address."""
     folder = resources.files("openprompt_meta.serve") / "page"
     return {
-        address: PageFile((folder / name).read_bytes(), f"{_KINDS[name.rpartition('.')[2]]}; charset=utf-8")
-        for address, name in _ADDRESSES.items()
+        address: ((folder / name).read_bytes(), f"{kind}; charset=utf-8") for address, (name, kind) in _FILES.items()
     }
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
+from openprompt_meta.classifier.prediction import NearestWord
+
 __all__ = [
     "ClassProbability",
     "ErrorAnswer",
@@ -23,7 +25,6 @@ __all__ = [
     "HealthAnswer",
     "Limits",
     "NearestExample",
-    "NearestWord",
     "PredictAnswer",
     "PredictRequest",
     "Prediction",
@@ -218,13 +219,6 @@ class ClassProbability(BaseModel):
     hand_crafted: float | None = Field(description="by label words alone; null where they contribute nothing")
 
 
-class NearestWord(BaseModel):
-    """A token of the vocabulary near a position of the prompt."""
-
-    word: str
-    cosine: float
-
-
 class NearestExample(BaseModel):
     """An example of the task near the text."""
 
@@ -312,7 +306,11 @@ def checked_text(text: str, limits: Limits, what: str = "The text") -> str:
         raise Refusal(
             422, f"{what} has {len(text):,} characters, but at most {limits.text_length:,} are read: shorten it."
         )
-    return _encodable(text, what)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which is no character
+        raise Refusal(422, f"{what} has half a character in it (a lone surrogate): leave it out.") from None
+    return text
 
 
 def checked_texts(texts: Sequence[str], limits: Limits) -> list[str]:
@@ -382,12 +380,3 @@ def _checked_label(given: str, limits: Limits, what: str) -> str:
     if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in label):
         raise Refusal(422, f"{what} has a sign in it that cannot be shown: leave it out.")
     return label
-
-
-def _encodable(text: str, what: str) -> str:
-    # JSON can spell half a surrogate pair, which is no character and has no UTF-8.
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Refusal(422, f"{what} has half a character in it (a lone surrogate): leave it out.") from None
-    return text

@@ -21,8 +21,8 @@ import torch
 
 from openprompt_meta import MetaPromptClassifier, PromptPoolTemplate, load_mlm
 from openprompt_meta import files as whole_folder
+from openprompt_meta.classifier.adaptation import FittedTask
 from openprompt_meta.classifier.artefact import FILES, Stored, read_artefact
-from openprompt_meta.classifier.fitted import FittedTask
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ArtefactError, DataError, ModelError
 from tests.helpers.few_texts import LABELS, QUESTIONS, TEXTS

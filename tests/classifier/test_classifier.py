@@ -115,8 +115,9 @@ def test_without_a_step_a_class_is_the_mean_of_its_examples(tiny_run: Path) -> N
     means = torch.stack(
         [features[[i for i, own in enumerate(LABELS) if own == name]].mean(0) for name in task.classes]
     )
-    read = classifier._predictor(task).read(QUESTIONS[0])
-    expected = (10.0 * F.cosine_similarity(means, read.features, dim=-1)).softmax(dim=-1)
+    # No step moves the pool, so the question has the same features as an example.
+    with_it = MetaPromptClassifier.from_run(tiny_run, inner_steps=0).fit([*TEXTS, QUESTIONS[0]], [*LABELS, LABELS[0]])
+    expected = (10.0 * F.cosine_similarity(means, with_it.task_.adapted.features[-1], dim=-1)).softmax(dim=-1)
     np.testing.assert_allclose(classifier.predict_proba(QUESTIONS[:1])[0], expected.numpy(), rtol=1e-5)
 
 
@@ -436,7 +437,9 @@ def test_an_explanation_agrees_with_the_prediction(fitted: MetaPromptClassifier)
     explanation = fitted.explain(QUESTIONS[1])
     probabilities = dict(zip(fitted.classes_, fitted.predict_proba([QUESTIONS[1]])[0], strict=True))
     assert explanation.label == fitted.predict([QUESTIONS[1]])[0] == explanation.classes[0].label
-    assert [entry.probability for entry in explanation.classes] == sorted(probabilities.values(), reverse=True)
+    # The query vector of an explanation is computed apart, which may differ in the last bits.
+    expected = sorted(probabilities.values(), reverse=True)
+    assert [entry.probability for entry in explanation.classes] == pytest.approx(expected, rel=1e-5)
     for entry in explanation.classes:
         assert entry.probability == pytest.approx(probabilities[entry.label], rel=1e-5)
         assert entry.hand_crafted is None

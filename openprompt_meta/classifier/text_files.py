@@ -9,11 +9,11 @@ import io
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.data.readers.files import TABLE_SUFFIXES
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
 __all__ = [
-    "FORMATS",
-    "LABEL",
-    "PROBABILITY",
-    "Done",
     "PredictedFile",
-    "RowReader",
     "RowWriter",
-    "TextRow",
     "as_labels_of",
     "format_of",
     "long_cells",
@@ -182,7 +176,8 @@ class RowReader:
             raise DataError(f"{self._where(start)}: not a table: {error}.") from None
 
     def _lines(self) -> Iterator[str]:
-        for raw in _raw_lines(self._stream):
+        # Not by iteration over the stream, which may read ahead of what a pipe has.
+        for raw in iter(self._stream.readline, b""):
             self._line += 1
             self.consumed += len(raw)
             self.cut = not raw.endswith(b"\n")
@@ -196,11 +191,6 @@ class RowReader:
 
     def _where(self, line: int) -> str:
         return f"{self._name}, line {line}"
-
-
-def _raw_lines(stream: BinaryIO) -> Iterable[bytes]:
-    """Lines as they come: not by iteration, which may read ahead of what a pipe has."""
-    return iter(stream.readline, b"")
 
 
 # -- A file of labelled texts, to learn from or to be evaluated on ----------------------------------------------------
@@ -320,10 +310,10 @@ class RowWriter:
         return csv.writer(lines, delimiter=DELIMITERS[self.kind], lineterminator="\n")
 
     def _added(self, row: TextRow, label: Label, probabilities: Sequence[float]) -> dict[str, Any]:
-        added: dict[str, Any] = {LABEL: label, PROBABILITY: _rounded(max(probabilities))}
+        added: dict[str, Any] = {LABEL: label, PROBABILITY: round(max(probabilities), 6)}
         if self.every_class:
             of_class = zip(self.classes, probabilities, strict=True)
-            added |= {f"{_OF_CLASS}{name}": _rounded(value) for name, value in of_class}
+            added |= {f"{_OF_CLASS}{name}": round(value, 6) for name, value in of_class}
         taken = [name for name in added if name in row.cells]
         if taken:
             raise DataError(
@@ -333,8 +323,7 @@ class RowWriter:
         return added
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """A row that an interrupted file holds already."""
 
     text: str
@@ -427,10 +416,6 @@ def _done(row: TextRow, classes: set[str]) -> Done:
     return Done(row.text, label, probability)
 
 
-def _rounded(probability: float) -> float:
-    return round(float(probability), 6)
-
-
 # -- Rows in, rows with predictions out, a few at a time --------------------------------------------------------------
 
 _COMPARED = 8
@@ -438,32 +423,14 @@ _TOLERANCE = 1e-3
 
 
 def predict_rows(
-    classifier: MetaPromptClassifier,
-    rows: Iterator[TextRow],
-    writer: RowWriter,
-    at_a_time: int,
-    on_progress: Callable[[int], None],
-) -> int:
-    """Predict and write all rows, in their order.
-
-    Args:
-        classifier: a fitted one.
-        rows: what to predict.
-        writer: where to.
-        at_a_time: rows that are read, predicted and written together.
-        on_progress: told the number of rows after each time.
-
-    Returns:
-        How many rows there were.
-    """
-    count = 0
+    classifier: MetaPromptClassifier, rows: Iterator[TextRow], writer: RowWriter, at_a_time: int
+) -> Iterator[int]:
+    """Predict and write all rows in their order, ``at_a_time`` together; gives their number after each time."""
     while part := list(islice(rows, at_a_time)):
         probabilities = classifier.predict_proba([row.text for row in part])
         labels = [writer.classes[i] for i in probabilities.argmax(axis=1)]
         writer.write(part, labels, probabilities.tolist())
-        count += len(part)
-        on_progress(len(part))
-    return count
+        yield len(part)
 
 
 def skip_done(classifier: MetaPromptClassifier, rows: Iterator[TextRow], file: PredictedFile) -> int:
@@ -490,18 +457,13 @@ def skip_done(classifier: MetaPromptClassifier, rows: Iterator[TextRow], file: P
             )
         if len(compared) < _COMPARED:
             compared.append((row, done))
-    if compared:
-        _require_same(classifier, compared)
-    return count
-
-
-def _require_same(classifier: MetaPromptClassifier, compared: Sequence[tuple[TextRow, Done]]) -> None:
-    classes = classifier.task_.classes
-    found = classifier.predict_proba([row.text for row, _ in compared])
-    for (row, done), own in zip(compared, found, strict=True):
-        if str(classes[own.argmax()]) != done.label or abs(float(own.max()) - done.probability) > _TOLERANCE:
+    found = classifier.predict_proba([row.text for row, _ in compared]) if compared else ()
+    for (row, done), probabilities in zip(compared, found, strict=True):
+        label, probability = str(classifier.classes_[probabilities.argmax()]), float(probabilities.max())
+        if label != done.label or abs(probability - done.probability) > _TOLERANCE:
             raise DataError(
                 f"The file that is there already has {done.label!r} ({done.probability:.4f}) for {row.text[:60]!r}, "
-                f"where this classifier says {str(classes[own.argmax()])!r} ({own.max():.4f}). It is another "
-                "classifier's: name another file, or remove it."
+                f"where this classifier says {label!r} ({probability:.4f}). It is another classifier's: name another "
+                "file, or remove it."
             )
+    return count
