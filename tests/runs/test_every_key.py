@@ -41,6 +41,7 @@ def made_with(values: dict[str, Any]) -> RunConfig:
     return config_from_mapping(to_mapping(RunConfig().with_values(values)))
 
 
+@pytest.mark.slow
 def test_a_run_keeps_every_key(other_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_pool = {path: value for path, value in other_values.items() if path != "method"}
     a_model = {path: value for path, value in other_values.items() if path not in FOR_A_POOL}
