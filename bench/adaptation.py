@@ -9,8 +9,6 @@ from bench.timing import alternate
 from bench.workload import Workload
 from openprompt_meta.learners.task import Task
 
-__all__ = ["measure"]
-
 _STEPS = 15
 
 

@@ -9,8 +9,6 @@ import torch
 from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.loading import LoadedMLM
 
-__all__ = ["BareEncoder", "Division", "as_they_come", "by_length"]
-
 Division = Callable[[Sequence[int]], Iterable[Sequence[int]]]
 """From the lengths of texts to batches of them by number."""
 

@@ -11,8 +11,6 @@ from bench.memory import peak_of
 from bench.timing import alternate
 from bench.workload import Workload
 
-__all__ = ["draw", "measure"]
-
 AXES: dict[str, tuple[int, ...]] = {
     "tasks a meta-iteration": (1, 2, 4, 8),
     "words a text": (5, 20, 80, 160),

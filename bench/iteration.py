@@ -11,8 +11,6 @@ from torch.profiler import ProfilerActivity, profile
 from bench.timing import alternate
 from bench.workload import Workload
 
-__all__ = ["breakdown", "measure"]
-
 # What the names of torch's operations have in common, looked for in this order.
 _PARTS = {
     "attention": ("scaled_dot_product", "bmm", "softmax"),

@@ -11,8 +11,6 @@ from bench.timing import alternate
 from bench.workload import Workload, language_model
 from openprompt_meta.encoder.packed import SLOTS_OF_A_PASS
 
-__all__ = ["measure"]
-
 
 def measure(work: Workload, rounds: int) -> dict[str, Any]:
     """Work counted, time taken, and the share of the machine's rate that was reached."""

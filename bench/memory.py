@@ -12,8 +12,6 @@ from typing import Any
 
 from bench.workload import Workload
 
-__all__ = ["measure", "peak_of"]
-
 
 def measure(work: Workload) -> dict[str, Any]:
     """Megabytes that a meta-iteration takes on top of what was there before it, plain and fast."""

@@ -18,8 +18,6 @@ from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
 from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
 from openprompt_meta.methods.language_model import build_texts
 
-__all__ = ["measure"]
-
 _TEXTS = {"short": 512, "long": 256}
 _STAGES = ("tokens", "query vectors", "reading with prompts")
 

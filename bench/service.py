@@ -30,8 +30,6 @@ import httpx
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.loading import open_dataset
 
-__all__ = ["Load", "main"]
-
 _LIMIT = 1.2  # times the length of the load, after which a service that does not answer is given up
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["markdown"]
-
 
 def markdown(results: Mapping[str, Any]) -> str:
     """Everything but the curves, in Markdown."""

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Times", "alternate", "best_of", "use_clock"]
-
 
 @dataclass(frozen=True)
 class Times:

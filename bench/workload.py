@@ -20,8 +20,6 @@ from openprompt_meta.encoder.wrapping import wrap_texts
 from openprompt_meta.learners.task import Task
 from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
 
-__all__ = ["KINDS", "MOST_SHOTS", "PACKAGED", "Workload", "dataset_of", "language_model", "results_folder"]
-
 # Words a text: mean, deviation and bounds. Intents as in HWU64, news as in Reuters, of which many are short.
 KINDS = {"short": (7.0, 3.0, 2, 25), "long": (160.0, 100.0, 15, 400)}
 PACKAGED = ("minilm", "minilm-mlm")

@@ -1,7 +1,7 @@
 """What can be added to the package: each component declares itself once, and everything else asks its declaration.
 
 A declaration says, without importing torch, what a component is called, which keys its section of a YAML has, where
-its code is and what is true of it. Ours stand beside the code (``verbalizers/declarations.py`` and so on); those of
+its code is and what is true of it. Ours stand beside the code (``verbalizers/__init__.py`` and so on); those of
 other packages are found by entry points in the groups ``openprompt_meta.verbalizers``, ``openprompt_meta.methods``,
 ``openprompt_meta.meta_learners``, ``openprompt_meta.readers`` and ``openprompt_meta.figures``, each the name of a
 declaration object.
@@ -23,29 +23,14 @@ from openprompt_meta.sections import Problem, Section
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "Declaration",
-    "MetaLearnerDeclaration",
-    "MethodDeclaration",
-    "MethodSection",
-    "ReaderDeclaration",
-    "VerbalizerDeclaration",
-    "VerbalizerSection",
-    "declared",
-    "figures",
-    "meta_learners",
-    "methods",
-    "readers",
-    "verbalizers",
-]
 
 logger = logging.getLogger(__name__)
 
 Kind = Literal["verbalizers", "methods", "meta_learners", "readers", "figures"]
 _OURS: Mapping[Kind, str] = {
-    "verbalizers": "openprompt_meta.verbalizers.declarations:VERBALIZERS",
-    "methods": "openprompt_meta.methods.declarations:METHODS",
-    "meta_learners": "openprompt_meta.learners.declarations:META_LEARNERS",
+    "verbalizers": "openprompt_meta.verbalizers:VERBALIZERS",
+    "methods": "openprompt_meta.methods:METHODS",
+    "meta_learners": "openprompt_meta.learners:META_LEARNERS",
     "readers": "openprompt_meta.data.readers:READERS",
     "figures": "openprompt_meta.report.figures:FIGURES",
 }

@@ -5,22 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "ArtefactError",
-    "CheckpointError",
-    "CompatibilityError",
-    "ConfigError",
-    "DataError",
-    "ModelError",
-    "NotFiniteError",
-    "OpenPromptMetaError",
-    "RunError",
-    "ServiceError",
-    "TemplateError",
-    "VerbalizerError",
-    "did_you_mean",
-]
-
 
 class OpenPromptMetaError(Exception):
     """Anything that this package refuses to do, with the reason and the remedy in its message."""

@@ -19,19 +19,6 @@ from filelock import lock_descriptor
 
 from openprompt_meta.errors import DataError, OpenPromptMetaError
 
-__all__ = [
-    "atomic_writer",
-    "folder_writer",
-    "leftovers_beside",
-    "parse_json",
-    "read_json",
-    "read_limited",
-    "read_text",
-    "remove_leftovers",
-    "write_atomic",
-    "write_together",
-]
-
 # -- files ------------------------------------------------------------------------------------------------------------
 # Writing files whole or not at all: a reader never sees half a file, and a failure leaves the old one in place.
 #

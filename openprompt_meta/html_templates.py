@@ -6,8 +6,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-__all__ = ["render_html"]
-
 
 def render_html(package: str, template: str, **values: Any) -> str:
     """The page that the file ``template`` of ``package`` gives with ``values``. A name it is not given is an error."""

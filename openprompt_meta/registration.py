@@ -14,8 +14,6 @@ from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 from openprompt_meta.openprompt_runs.run import PROCESSOR_CLASSES
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["register"]
-
 
 def register() -> None:
     """Enter our classes into OpenPrompt's tables; doing it twice changes nothing.

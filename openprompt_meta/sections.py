@@ -26,29 +26,6 @@ from pydantic_core import CoreSchema, core_schema
 
 from openprompt_meta.errors import did_you_mean
 
-__all__ = [
-    "Choice",
-    "Count",
-    "LearningRate",
-    "NonNegative",
-    "Positive",
-    "Problem",
-    "Proportion",
-    "Section",
-    "Seed",
-    "Steps",
-    "Text",
-    "Whole",
-    "choices",
-    "expectation",
-    "from_exponent",
-    "is_text",
-    "mismatch",
-    "show",
-    "takes_null",
-    "type_of",
-]
-
 # YAML 1.1, which PyYAML reads, has no float without a point: 1e-3 arrives as text.
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 # A zero byte, which no path may hold, and halves of characters, which cannot be written as UTF-8.

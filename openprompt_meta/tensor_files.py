@@ -15,18 +15,6 @@ from torch import Tensor
 
 from openprompt_meta.files import read_limited, write_atomic
 
-__all__ = [
-    "DamagedFile",
-    "bytes_of",
-    "digest",
-    "flatten_tree",
-    "map_tensors",
-    "packed",
-    "read_tensors",
-    "rebuild_tree",
-    "write_tensors",
-]
-
 _DIGEST = "sha256"
 
 

@@ -26,8 +26,6 @@ from openprompt_meta.methods.language_model import build_classifier
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["ONE_AT_A_TIME", "Adapted", "FittedTask", "Support", "adapt_pool", "words_of", "wrapped"]
-
 # Learning draws from torch's one generator, so two adaptations at a time would share it. Taken before a model's
 # ``tokenizing``, never after it.
 ONE_AT_A_TIME = threading.Lock()

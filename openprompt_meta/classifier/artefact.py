@@ -36,8 +36,6 @@ from openprompt_meta.prompts.pool_files import write_pool_files
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from openprompt_meta.version import __version__
 
-__all__ = ["FILES", "Stored", "local_folder", "model_card", "read_artefact", "upload", "write_artefact"]
-
 _FORMAT = "openprompt_meta.classifier"
 _FORMAT_VERSION = 1
 

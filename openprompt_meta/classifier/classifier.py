@@ -30,8 +30,6 @@ from openprompt_meta.classifier.pretrained import Changes, MetaLearned, base_mod
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
 from openprompt_meta.runs.folder import RunFolder
 
-__all__ = ["MetaPromptClassifier", "NotFitted"]
-
 logger = logging.getLogger(__name__)
 
 # Texts that are tokenised at a time: what a call keeps in memory beside its results does not grow with its texts.

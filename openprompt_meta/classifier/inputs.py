@@ -11,16 +11,6 @@ import numpy as np
 from openprompt_meta.data.checks import same_text
 from openprompt_meta.errors import DataError
 
-__all__ = [
-    "Label",
-    "checked_label_words",
-    "checked_labels",
-    "checked_metrics",
-    "checked_texts",
-    "conflicting_texts",
-    "kind_of",
-]
-
 Label: TypeAlias = "str | int | bool"
 # bool before int, of which it is one.
 _KINDS: tuple[tuple[str, type], ...] = (("bool", bool), ("int", int), ("str", str))

@@ -28,15 +28,6 @@ from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-__all__ = [
-    "ClassProbability",
-    "Explanation",
-    "NearestExample",
-    "NearestWord",
-    "Predictor",
-    "Scores",
-    "score_on",
-]
 
 # -- Why a text was classified as it was, as plain values -------------------------------------------------------------
 

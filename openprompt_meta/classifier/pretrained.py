@@ -25,20 +25,6 @@ from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
 from openprompt_meta.sections import mismatch
 
-__all__ = [
-    "BaseModel",
-    "Changes",
-    "MetaLearned",
-    "Tensors",
-    "base_model_of",
-    "changed",
-    "fresh",
-    "load_base_model",
-    "of_run",
-    "template_with",
-    "tensors_of",
-]
-
 logger = logging.getLogger(__name__)
 
 # -- The frozen language model: loaded once, shared, and known by its fingerprint -------------------------------------

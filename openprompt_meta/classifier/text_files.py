@@ -24,17 +24,6 @@ from openprompt_meta.files import parse_json
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-__all__ = [
-    "PredictedFile",
-    "RowWriter",
-    "as_labels_of",
-    "format_of",
-    "long_cells",
-    "open_rows",
-    "predict_rows",
-    "read_labelled",
-    "skip_done",
-]
 
 # -- Rows of texts from a file or a pipe, one at a time, with the place of each for messages --------------------------
 

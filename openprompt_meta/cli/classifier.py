@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_parsers"]
 
 _AT_A_TIME = 256
 _TABLE_KINDS = ("csv", "tsv", "jsonl")

@@ -27,8 +27,6 @@ from openprompt_meta.errors import DataError
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_parser"]
-
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add ``data`` with its three subcommands; each sets ``run`` to a function that returns the exit code."""

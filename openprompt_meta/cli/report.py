@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_parsers"]
-
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the two subcommands."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_parser"]
-
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add ``serve``."""

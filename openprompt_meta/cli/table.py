@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["NAMES", "add_parser"]
 
 Word = TypeVar("Word", str, int)
 EXIT_FAILED_CELLS = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,14 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from openprompt_meta.compat.versions import require
-
-__all__ = [
-    "add_special_tokens",
-    "bridge_transformers",
-    "bridged_names",
-    "mend_tokenizer_wrapper",
-    "special_token_ids",
-]
+from openprompt_meta.errors import ConfigError, did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +192,7 @@ def add_special_tokens(wrapper: Any, encoder_inputs: Mapping[str, Sequence[int]]
     return outputs
 
 
-def mend_tokenizer_wrapper() -> tuple[str, ...]:
+def bridge_tokenizer_wrapper() -> tuple[str, ...]:
     """Put :func:`add_special_tokens` on OpenPrompt's tokenizer wrappers if this transformers needs it.
 
     The stock method calls ``build_inputs_with_special_tokens``, which tokenizers lost in transformers 5.
@@ -228,3 +222,21 @@ def _find(part: list[int], whole: list[int]) -> int:
         if whole[start : start + len(part)] == part:
             return start
     raise ValueError(f"the tokenizer encodes a text as {part}, but with special tokens as {whole}")
+
+
+# -- OpenPrompt's `from_config` drops keys that a class does not know; for ours they are errors -----------------------
+
+# Keys of a template's or verbalizer's section that OpenPrompt itself reads.
+OPENPROMPT_KEYS = ("parent_config", "file_path", "choice", "optimize", "init_using_split")
+# Arguments that the run supplies; a YAML cannot.
+SUPPLIED = ("self", "model", "tokenizer")
+
+
+def refuse_unknown_keys(cls: type, config: Mapping[str, Any] | None) -> None:
+    """Raise a ConfigError that lists every key of ``config`` which neither ``cls`` nor OpenPrompt takes."""
+    accepted = [name for name in inspect.signature(cls).parameters if name not in SUPPLIED]
+    known = (*accepted, *OPENPROMPT_KEYS)
+    unknown = [key for key in (config or {}) if key not in known]
+    if unknown:
+        listed = "; ".join(f"{key!r}.{did_you_mean(key, known)}" for key in unknown)
+        raise ConfigError(f"{cls.__name__} does not know {listed} It takes: {', '.join(accepted)}.")

@@ -12,7 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from openprompt_meta.compat.bridge import bridged_names, mend_tokenizer_wrapper
+from openprompt_meta.compat.bridge import bridged_names, bridge_tokenizer_wrapper
 from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.compat.versions import (
     PYTHON,
@@ -21,8 +21,6 @@ from openprompt_meta.compat.versions import (
     installed_version,
     python_version,
 )
-
-__all__ = ["Finding", "Report", "examine"]
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def _trial(name: str, package: str, attempt: Callable[[], object]) -> Finding:
 
 
 def _mended() -> tuple[str, ...]:
-    return mend_tokenizer_wrapper() if "openprompt" in sys.modules else ()
+    return bridge_tokenizer_wrapper() if "openprompt" in sys.modules else ()
 
 
 def _compiler_finding(*, needed: bool) -> Finding:

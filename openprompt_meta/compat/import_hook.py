@@ -15,8 +15,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["on_openprompt_import"]
-
 _NAME = "openprompt"
 
 
@@ -52,9 +50,9 @@ def _before() -> None:
 
 
 def _after(*callbacks: Callable[[], None]) -> None:
-    from openprompt_meta.compat.bridge import mend_tokenizer_wrapper
+    from openprompt_meta.compat.bridge import bridge_tokenizer_wrapper
 
-    mend_tokenizer_wrapper()
+    bridge_tokenizer_wrapper()
     for callback in callbacks:
         callback()
 

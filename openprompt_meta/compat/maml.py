@@ -15,8 +15,6 @@ from typing import Any
 from openprompt_meta.compat.versions import REQUIREMENTS, require
 from openprompt_meta.errors import CompatibilityError
 
-__all__ = ["load_maml", "load_maml_update"]
-
 _NAME = "learn2learn"
 _MODULE = f"{_NAME}.algorithms.maml"
 _lock = threading.Lock()

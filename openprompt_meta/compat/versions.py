@@ -11,16 +11,6 @@ from packaging.version import Version
 
 from openprompt_meta.errors import CompatibilityError
 
-__all__ = [
-    "PYTHON",
-    "REQUIREMENTS",
-    "Requirement",
-    "entry_points_of",
-    "installed_version",
-    "python_version",
-    "require",
-]
-
 
 @dataclass(frozen=True)
 class Requirement:

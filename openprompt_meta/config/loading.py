@@ -17,17 +17,6 @@ from openprompt_meta.config.yaml_file import YamlFile, parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
 from openprompt_meta.sections import is_text, show, takes_null
 
-__all__ = [
-    "AUTHORS",
-    "PRESETS",
-    "authors",
-    "find_yaml",
-    "load_config",
-    "merged",
-    "parse_overrides",
-    "shipped_yamls",
-]
-
 logger = logging.getLogger(__name__)
 
 MAX_DEPTH = 10

@@ -43,23 +43,6 @@ from openprompt_meta.sections import (
     type_of,
 )
 
-__all__ = [
-    "KNOWN_DATASETS",
-    "DatasetSection",
-    "Key",
-    "MetaSection",
-    "PlmSection",
-    "PromptPoolTemplateSection",
-    "RunConfig",
-    "RunSection",
-    "component_sections",
-    "describe",
-    "key_at",
-    "lacks_vocabulary_head",
-    "section_keys",
-    "section_types",
-]
-
 KNOWN_DATASETS = ("20news", "amazon", "huffpost", "reuters", "hwu64", "liu54")
 """The six of the paper, which are looked for in ``data/`` by themselves."""
 

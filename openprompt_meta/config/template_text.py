@@ -11,8 +11,6 @@ from typing import Any
 
 from openprompt_meta.errors import TemplateError, did_you_mean
 
-__all__ = ["Piece", "check_pieces", "parse_template_text"]
-
 Piece = dict[str, Any]
 
 # What a piece may be, and what it may say about itself.

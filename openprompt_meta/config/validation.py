@@ -25,17 +25,6 @@ from openprompt_meta.config.template_text import check_pieces, parse_template_te
 from openprompt_meta.errors import ConfigError, TemplateError, did_you_mean
 from openprompt_meta.sections import Problem, Section, mismatch, show, type_of
 
-__all__ = [
-    "FORMAT_VERSION",
-    "VERSION_KEY",
-    "check_version",
-    "config_error",
-    "config_from_mapping",
-    "notes",
-    "read_mapping",
-    "read_section",
-]
-
 KeyPath = tuple[str, ...]
 Origins = Mapping[KeyPath, str]
 S = TypeVar("S", bound=Section)

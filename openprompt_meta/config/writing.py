@@ -16,8 +16,6 @@ import yaml
 from openprompt_meta.config.schema import Key, RunConfig, component_sections, describe, section_types
 from openprompt_meta.config.validation import FORMAT_VERSION, VERSION_KEY
 
-__all__ = ["reference", "to_mapping", "to_yaml"]
-
 _WIDTH = 100
 _LINE_BREAKS = frozenset("\n\r\x85\u2028\u2029")  # to YAML
 

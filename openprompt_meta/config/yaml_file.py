@@ -17,8 +17,6 @@ import yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
 from openprompt_meta.files import read_text
 
-__all__ = ["YamlFile", "parse_yaml", "read_yaml"]
-
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000  # after aliases are followed; the longest configuration of ours has about a hundred
 MAX_DEPTH = 20

@@ -11,24 +11,6 @@ from itertools import compress
 from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = [
-    "DROPPABLE",
-    "ERRORS",
-    "WARNINGS",
-    "CheckReport",
-    "Finding",
-    "SplitRow",
-    "check",
-    "classes_in_two_splits",
-    "drop_conflicts",
-    "drop_duplicates",
-    "drop_small_classes",
-    "dropped",
-    "same_text",
-    "texts_in_two_splits",
-    "texts_with_two_labels",
-]
-
 logger = logging.getLogger(__name__)
 
 

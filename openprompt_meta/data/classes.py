@@ -19,18 +19,6 @@ from openprompt_meta.data.episodes import seeded_sample
 from openprompt_meta.errors import ConfigError, DataError, did_you_mean
 from openprompt_meta.files import read_json
 
-__all__ = [
-    "ClassSplit",
-    "class_split_from",
-    "label_words_from",
-    "random_class_split",
-    "read_class_splits",
-    "read_label_words",
-    "resolve_label_words",
-    "text_of_words",
-    "words_of_class_name",
-]
-
 
 @dataclass(frozen=True)
 class ClassSplit:

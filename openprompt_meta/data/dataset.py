@@ -9,8 +9,6 @@ from types import MappingProxyType
 
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["SPLIT_NAMES", "Split", "TextDataset"]
-
 SPLIT_NAMES = ("train", "valid", "test")
 
 

@@ -16,8 +16,6 @@ from openprompt_meta.data.facts import SourceFile, facts_of
 from openprompt_meta.errors import DataError
 from openprompt_meta.files import atomic_writer, remove_leftovers
 
-__all__ = ["AUTHORS_FILES", "download", "git_blob_id", "verify"]
-
 logger = logging.getLogger(__name__)
 
 AUTHORS_FILES = (

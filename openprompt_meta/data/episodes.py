@@ -10,8 +10,6 @@ from typing import TypeVar
 from openprompt_meta.data.dataset import Split
 from openprompt_meta.errors import DataError
 
-__all__ = ["Episode", "EpisodeSampler", "seeded_sample"]
-
 # -- draws ------------------------------------------------------------------------------------------------------------
 # Random draws that depend on a key and nothing else.
 #

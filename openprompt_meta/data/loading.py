@@ -30,17 +30,6 @@ from openprompt_meta.data.readers.files import DEMO, TABLE_SUFFIXES
 from openprompt_meta.data.readers.records import Records, Source
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = [
-    "as_found",
-    "by_class",
-    "choose_splits",
-    "load",
-    "mismatches",
-    "open_dataset",
-    "read_records",
-    "word_sources",
-]
-
 logger = logging.getLogger(__name__)
 
 SplitChoice = str | Path | ClassSplit

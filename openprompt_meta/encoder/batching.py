@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["divide_batch", "groups_by_length", "length_groups"]
-
 # What a further forward pass costs besides its tokens, in tokens: small, but forty tiny passes are slower than one.
 _PASS_COST = 256
 

@@ -18,16 +18,6 @@ from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = [
-    "EncoderOutput",
-    "MaskClassifier",
-    "MaskOnlyClassifier",
-    "VocabularyHead",
-    "at_least_float32",
-    "matmul_precision",
-    "vocabulary_head",
-]
-
 # -- Matrix products in half precision while the weights stay in single: for language models that are tuned -----------
 
 

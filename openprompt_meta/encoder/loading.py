@@ -19,15 +19,6 @@ from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 from openprompt_meta.errors import ModelError
 from openprompt_meta.tensor_files import bytes_of
 
-__all__ = [
-    "LoadedMLM",
-    "fingerprint",
-    "load_mlm",
-    "load_model",
-    "load_model_config",
-    "load_tokenizer",
-]
-
 _PACKAGED = (MINILM, MINILM_MLM)
 
 

@@ -17,8 +17,6 @@ from transformers import BertForMaskedLM
 from openprompt_meta.errors import ModelError
 from openprompt_meta.tensor_files import DamagedFile, read_tensors
 
-__all__ = ["MADE", "MINILM", "MINILM_MLM", "SHIPPED", "add_difference", "merged_model", "minilm_folder", "with_head"]
-
 # -- minilm -----------------------------------------------------------------------------------------------------------
 # `minilm`: a pre-trained encoder from a package index, for machines that reach no model hub.
 #

@@ -16,8 +16,6 @@ from openprompt_meta.prompts.label_words import LabelWords, words_by_class
 from openprompt_meta.prompts.query import ModelReference
 from openprompt_meta.verbalizers.base import last_hidden_states
 
-__all__ = ["read_names_with"]
-
 
 def read_names_with(model: PromptForClassification, label_words: LabelWords, max_seq_length: int = 64) -> None:
     """Let the model's verbalizer read the words of its classes, for ``name_weight`` or ``words_read_by: encoder``.

@@ -18,18 +18,6 @@ from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = [
-    "SLOTS_OF_A_PASS",
-    "Group",
-    "PackedClassifier",
-    "PackedEncoder",
-    "Packing",
-    "PreparedBatches",
-    "in_passes",
-    "pack",
-    "packed_encoder",
-]
-
 # -- Texts of different lengths laid end to end, so that no work is spent on padding ----------------------------------
 
 # What attending to one more group costs, in tokens that are padded instead. On a CPU next to nothing, so that rows of

@@ -31,8 +31,6 @@ from openprompt_meta.tensor_files import (
     write_tensors,
 )
 
-__all__ = ["default_cache_folder", "query_vectors"]
-
 logger = logging.getLogger(__name__)
 
 FORMAT = "openprompt_meta.queries"

@@ -15,8 +15,6 @@ from openprompt_meta.encoder.queries import query_vectors
 from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["OpenPromptTexts", "TokenizedTexts"]
-
 # -- The texts of a split as OpenPrompt's data loader gives them: the reference for `TokenizedTexts` ------------------
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 from openprompt_meta.compat.bridge import add_special_tokens
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["MaskedLMTokenizerWrapper", "TokenRows", "wrap_one_by_one", "wrap_texts"]
-
 # -- OpenPrompt's tokenizer wrapper for masked language models, for every tokenizer and for empty texts ---------------
 
 

@@ -16,8 +16,6 @@ from openprompt_meta.learners.inner import TaskBatch
 from openprompt_meta.learners.optim import GradientSteps, InnerSteps, with_layout_of
 from openprompt_meta.prompts.pool import PromptPool
 
-__all__ = ["Adaptation", "Adapter", "InPlace", "PoolClones", "Weights"]
-
 # -- Meta-parameters on their way through an inner loop: the interface that meta-learners are written against ---------
 
 

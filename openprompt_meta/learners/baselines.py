@@ -26,20 +26,6 @@ from openprompt_meta.prompts.pooling import mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 
-__all__ = [
-    "ContrastiveLearner",
-    "EncoderLearner",
-    "FeatureLearner",
-    "Fit",
-    "HeadLearner",
-    "class_means",
-    "class_means_with_names",
-    "logistic_regression",
-    "mean_pooled",
-    "nearest_neighbours",
-    "pair_loss",
-]
-
 # -- Classifiers of fixed features: class means, logistic regression, nearest neighbours ------------------------------
 
 Fit: TypeAlias = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]

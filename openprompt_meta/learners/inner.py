@@ -21,8 +21,6 @@ from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
 _T = TypeVar("_T")
 
-__all__ = ["InnerLoop", "TaskBatch", "task_randomness"]
-
 
 @contextmanager
 def task_randomness(seed: int, task: Task) -> Iterator[None]:

@@ -26,8 +26,6 @@ from openprompt_meta.learners.task import (
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.query import evaluation_mode
 
-__all__ = ["AdaptingLearner", "BmgLearner", "GradientLearner", "InnerLoopTrace", "MamlLearner", "ReptileLearner"]
-
 # -- The inner loop taken step by step, to be looked at on the way ----------------------------------------------------
 
 

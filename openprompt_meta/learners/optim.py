@@ -9,8 +9,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GradientSteps", "InnerSteps", "new_optimizer", "with_layout_of"]
-
 _KINDS: Mapping[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

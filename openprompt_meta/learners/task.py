@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Batch", "MetaLearner", "MetaStep", "Task", "TaskLearner", "TaskOutcome", "accuracy_of"]
-
 # -- A task as learners see it: batches of tensors, classes and their words -------------------------------------------
 
 Batch = Mapping[str, Tensor]

@@ -25,28 +25,16 @@ from openprompt_meta.learners.baselines import (
     nearest_neighbours,
 )
 from openprompt_meta.learners.task import TaskLearner
-from openprompt_meta.methods.building import pool_template, task_sources
-from openprompt_meta.methods.declarations import (
+from openprompt_meta.methods import (
     ContrastiveSection,
     FineTuningSection,
     LogisticRegressionSection,
     MeanPrototypesSection,
     NearestNeighboursSection,
 )
+from openprompt_meta.methods.building import pool_template, task_sources
 from openprompt_meta.methods.language_model import build_texts, own_copy, parameters_of, product_precision
 from openprompt_meta.methods.method import Method
-
-__all__ = [
-    "BareTexts",
-    "MaskFeatures",
-    "MeanFeatures",
-    "build_contrastive",
-    "build_fine_tuning",
-    "build_logistic_regression",
-    "build_mask_prototypes",
-    "build_mean_prototypes",
-    "build_nearest_neighbours",
-]
 
 # -- Texts without any template, and fixed features of texts, for methods that do not prompt --------------------------
 

@@ -27,8 +27,6 @@ from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.prompts.pooling import feature_size, suited_features
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
-__all__ = ["inner_loop", "meta_learner", "pool_template", "start_from_texts", "task_sources", "verbalizer_of"]
-
 
 def pool_template(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, **others: Any

@@ -20,19 +20,6 @@ from openprompt_meta.errors import ConfigError
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
-__all__ = [
-    "TunedParameters",
-    "build_classifier",
-    "build_texts",
-    "load_language_model",
-    "own_copy",
-    "parameters_of",
-    "product_precision",
-    "tokens_at_once",
-    "torch_device",
-    "torch_precision",
-]
-
 logger = logging.getLogger(__name__)
 
 # -- The language model that a run's configuration asks for: where, how exact, how it attends -------------------------

@@ -21,8 +21,6 @@ from openprompt_meta.methods.building import (
 from openprompt_meta.methods.language_model import build_classifier, build_texts, tokens_at_once
 from openprompt_meta.methods.method import Method
 
-__all__ = ["MetaPrompter", "build_metaprompter"]
-
 
 @dataclass(frozen=True)
 class MetaPrompter(Method):

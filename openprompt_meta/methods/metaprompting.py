@@ -11,6 +11,7 @@ from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.learners.adapters import InPlace, PoolClones
 from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import InnerSteps
+from openprompt_meta.methods import MetaPromptingSection
 from openprompt_meta.methods.building import (
     inner_loop,
     meta_learner,
@@ -18,7 +19,6 @@ from openprompt_meta.methods.building import (
     task_sources,
     verbalizer_of,
 )
-from openprompt_meta.methods.declarations import MetaPromptingSection
 from openprompt_meta.methods.language_model import (
     TunedParameters,
     build_classifier,
@@ -29,8 +29,6 @@ from openprompt_meta.methods.language_model import (
 )
 from openprompt_meta.methods.method import Method
 from openprompt_meta.prompts.pool import PromptPool
-
-__all__ = ["build_metaprompting"]
 
 
 def build_metaprompting(

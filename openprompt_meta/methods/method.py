@@ -18,8 +18,6 @@ from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import Task, TaskLearner
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
-__all__ = ["Method", "TaskSource", "Texts", "build_method"]
-
 # -- Tasks of a split: episodes of indices turned into batches of tensors ---------------------------------------------
 
 

@@ -8,13 +8,11 @@ from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.learners.adapters import InPlace
 from openprompt_meta.learners.meta import AdaptingLearner
 from openprompt_meta.learners.optim import InnerSteps
+from openprompt_meta.methods import VerbalizerTuningSection
 from openprompt_meta.methods.building import inner_loop, task_sources, verbalizer_of
-from openprompt_meta.methods.declarations import VerbalizerTuningSection
 from openprompt_meta.methods.language_model import build_classifier, build_texts, own_copy, parameters_of
 from openprompt_meta.methods.method import Method
 from openprompt_meta.prompts.pool_template import DiscreteTemplate
-
-__all__ = ["build_verbalizer_tuning"]
 
 
 def build_verbalizer_tuning(

@@ -15,13 +15,11 @@ from openprompt.plms import _MODEL_CLASSES
 from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
 from yacs.config import CfgNode
 
+from openprompt_meta.compat.bridge import OPENPROMPT_KEYS, SUPPLIED
 from openprompt_meta.components import verbalizers
 from openprompt_meta.config.yaml_file import parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
-from openprompt_meta.prompts.openprompt_config import OPENPROMPT_KEYS, SUPPLIED
 from openprompt_meta.sections import from_exponent
-
-__all__ = ["make_config", "parse_overrides", "read_config"]
 
 # -- OpenPrompt's command-line overrides: `--train.num_epochs 2 --verbalizer warp_verbalizer --train.clean` -----------
 

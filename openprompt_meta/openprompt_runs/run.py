@@ -30,17 +30,6 @@ from openprompt_meta.errors import CheckpointError, ConfigError, DataError, Mode
 from openprompt_meta.files import write_atomic
 from openprompt_meta.openprompt_runs.runners import runner_class_for
 
-__all__ = [
-    "CONFIG_FILE",
-    "PROCESSOR_CLASSES",
-    "DemoIntentsProcessor",
-    "JsonlFolderProcessor",
-    "OpenPromptResult",
-    "resume_openprompt",
-    "run_openprompt",
-    "test_openprompt",
-]
-
 logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.yaml"

@@ -19,15 +19,6 @@ from openprompt_meta.errors import CheckpointError
 from openprompt_meta.files import write_together
 from openprompt_meta.tensor_files import DamagedFile, flatten_tree, packed, read_tensors, rebuild_tree
 
-__all__ = [
-    "ClassificationRunner",
-    "FollowingLoader",
-    "ProtoVerbClassificationRunner",
-    "read_checkpoint",
-    "runner_class_for",
-    "write_checkpoint",
-]
-
 logger = logging.getLogger(__name__)
 
 _FORMAT = "openprompt_meta.checkpoint.1"

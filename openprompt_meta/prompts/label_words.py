@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 
 from openprompt_meta.errors import ConfigError, VerbalizerError
 
-__all__ = ["LabelWords", "flatten_label_words", "read_label_words", "token_ids_of_words", "words_by_class"]
-
 LabelWords: TypeAlias = "Mapping[str, Sequence[str] | str] | Sequence[Sequence[str] | str]"
 
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from openprompt_meta.errors import TemplateError
 
-__all__ = ["PromptPool"]
-
 ATTENTIONS = ("dot", "cosine")
 
 

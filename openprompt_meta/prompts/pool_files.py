@@ -23,8 +23,6 @@ from openprompt_meta.tensor_files import (
     read_tensors,
 )
 
-__all__ = ["DESCRIBED", "read_pool_config", "read_pool_weights", "write_pool_files"]
-
 logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "prompt_pool.json"

@@ -14,16 +14,14 @@ from openprompt.data_utils import InputExample
 from openprompt.prompts import SoftTemplate
 from torch import Tensor, nn
 
+from openprompt_meta.compat.bridge import refuse_unknown_keys
 from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
-from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import DESCRIBED, read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
-
-__all__ = ["DiscreteTemplate", "PromptPoolTemplate"]
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,6 @@ from torch import Tensor, nn
 
 from openprompt_meta.errors import TemplateError
 
-__all__ = [
-    "FEATURES",
-    "Features",
-    "feature_size",
-    "has_vocabulary_head",
-    "joined_features",
-    "mean_over_tokens",
-    "pooled_features",
-    "suited_features",
-]
-
 Features: TypeAlias = Literal["mask", "mean", "both"]
 """The [MASK]'s hidden state (the paper), the mean over all tokens that the model reads, or one after the other."""
 FEATURES: tuple[Features, ...] = get_args(Features)

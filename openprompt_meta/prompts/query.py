@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from openprompt_meta.prompts.pooling import Features, pooled_features
 
-__all__ = ["ModelReference", "QueryFunction", "evaluation_mode"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from openprompt_meta.report.numbers_cache import NumbersCache
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FigureKind", "FigureNumbers"]
-
 
 class FigureNumbers(ABC):
     """What a figure shows: a dataclass of plain values, lists, dictionaries and such dataclasses."""

@@ -28,16 +28,6 @@ from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.process import set_threads
 from openprompt_meta.runs.run import load_run_config
 
-__all__ = [
-    "FinishedRun",
-    "by_setting",
-    "learner_of",
-    "meta_learner_of",
-    "open_runs",
-    "pool_of",
-    "query_accuracy",
-]
-
 _CELL = re.compile(r"[0-9a-f]{16}")
 """The folder of a table's cell, whose name says nothing to a reader."""
 

@@ -16,8 +16,6 @@ from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.report.finished_run import FinishedRun
 
-__all__ = ["NumbersCache", "ReportOptions"]
-
 FORMAT = 1
 Numbers = TypeVar("Numbers")
 

@@ -13,8 +13,6 @@ from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.runs.evaluation import TasksSummary, summarise_tasks
 from openprompt_meta.version import __version__
 
-__all__ = ["FigureSection", "Picture", "RunSummary", "differences_from_paper", "render_page", "summarise_run"]
-
 # -- what a reader asks first -----------------------------------------------------------------------------------------
 
 _CLASSES = {"test": "test", "valid": "validation"}

@@ -14,20 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = [
-    "COLOURS",
-    "HATCHES",
-    "PERCENT",
-    "canvas",
-    "curve",
-    "heat_map",
-    "line_style",
-    "log_axis",
-    "note",
-    "percents",
-    "rendered",
-    "styled",
-]
 
 # Okabe and Ito's palette in an order of alternating lightness, so that neighbours differ in grey too.
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#F0E442")

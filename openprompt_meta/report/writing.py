@@ -18,8 +18,6 @@ from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
 from openprompt_meta.report.page import FigureSection, Picture, render_page, summarise_run
 from openprompt_meta.report.plotting import rendered, styled
 
-__all__ = ["PAGE", "default_folder", "plot", "write_report"]
-
 PAGE = "report.html"
 FIGURES_FOLDER = "figures"
 Numbers = TypeVar("Numbers", bound=FigureNumbers)

@@ -15,16 +15,6 @@ from openprompt_meta.errors import CheckpointError
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
-__all__ = [
-    "Progress",
-    "checked_state",
-    "load_pool",
-    "read_checkpoint",
-    "read_progress",
-    "state_tensors",
-    "write_checkpoint",
-]
-
 # -- An optimiser's state as tensors for a file, and back: all that was kept, or nothing ------------------------------
 
 _PREFIX = "optimizer."

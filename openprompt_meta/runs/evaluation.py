@@ -10,8 +10,6 @@ from typing import Any
 from openprompt_meta.learners.task import TaskLearner, TaskOutcome
 from openprompt_meta.methods.method import TaskSource
 
-__all__ = ["Interrupted", "SeedsSummary", "TasksSummary", "evaluate_tasks", "summarise_seeds", "summarise_tasks"]
-
 # -- Accuracies over tasks and seeds as a mean with its uncertainty ---------------------------------------------------
 
 _Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution

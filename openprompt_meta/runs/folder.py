@@ -15,8 +15,6 @@ from filelock import lock_descriptor
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import read_limited, remove_leftovers, write_atomic
 
-__all__ = ["RunFolder", "SeedFolder"]
-
 logger = logging.getLogger(__name__)
 
 

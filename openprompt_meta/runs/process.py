@@ -18,16 +18,6 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-__all__ = [
-    "StopRequest",
-    "keep_freed_memory",
-    "log_file",
-    "log_to_screen",
-    "set_threads",
-    "tensorboard_writer",
-    "usable_processors",
-]
-
 # -- A run's log: to its folder in any case, and to the screen between progress bars if asked for ---------------------
 
 _OURS = logging.getLogger("openprompt_meta")

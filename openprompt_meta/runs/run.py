@@ -32,8 +32,6 @@ from openprompt_meta.runs.process import StopRequest, keep_freed_memory, log_fil
 from openprompt_meta.runs.training import Training
 from openprompt_meta.version import __version__
 
-__all__ = ["Run", "load_run_config"]
-
 logger = logging.getLogger(__name__)
 
 

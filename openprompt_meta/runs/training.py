@@ -17,8 +17,6 @@ from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_che
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_tasks
 from openprompt_meta.runs.folder import SeedFolder
 
-__all__ = ["Training"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -26,8 +26,6 @@ from openprompt_meta.serve.server import give_back_memory
 from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore, Workers
 from openprompt_meta.version import __version__
 
-__all__ = ["build_app"]
-
 # What the texts, classes or words of a request can lead to; anything else is a fault of the service.
 _FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
 

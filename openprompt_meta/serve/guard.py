@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from openprompt_meta.errors import ServiceError
 from openprompt_meta.serve.requests import Limits, Refusal, refusal_response
 
-__all__ = ["COOKIE", "SECURITY_HEADERS", "TOKEN_VARIABLE", "Access", "Guard", "RateLimit", "client_of", "is_loopback"]
-
 # -- Who may ask: the token, the Host header (DNS rebinding) and the Origin header (posts from other sites) -----------
 
 TOKEN_VARIABLE = "OPENPROMPT_META_TOKEN"  # noqa: S105 - the name of an environment variable

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from openprompt_meta.html_templates import render_html
 
-__all__ = ["documentation", "page_files"]
-
 # The whole list: nothing else of the package can be asked for.
 _FILES = {
     "/": ("index.html", "text/html"),

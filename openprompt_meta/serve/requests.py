@@ -14,33 +14,6 @@ from starlette.responses import JSONResponse
 
 from openprompt_meta.classifier.prediction import NearestWord
 
-__all__ = [
-    "ClassProbability",
-    "ErrorAnswer",
-    "ExplainAnswer",
-    "ExplainRequest",
-    "FitAnswer",
-    "FitRequest",
-    "ForgetAnswer",
-    "HealthAnswer",
-    "Limits",
-    "NearestExample",
-    "PredictAnswer",
-    "PredictRequest",
-    "Prediction",
-    "Refusal",
-    "TaskAnswer",
-    "TasksAnswer",
-    "checked_classes",
-    "checked_label_words",
-    "checked_name",
-    "checked_text",
-    "checked_texts",
-    "http_refusal",
-    "refusal_response",
-    "validation_refusal",
-]
-
 # -- How much one request, one client and the whole service may ask for -----------------------------------------------
 
 

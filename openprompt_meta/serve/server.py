@@ -16,8 +16,6 @@ from starlette.types import ASGIApp
 
 from openprompt_meta.errors import ServiceError
 
-__all__ = ["Server", "address_of", "give_back_memory", "open_socket", "share_cores"]
-
 # -- Giving memory back to the system after a fit, which needs a hundred times as much as a prediction ----------------
 
 _malloc_trim = None

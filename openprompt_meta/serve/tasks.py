@@ -18,7 +18,6 @@ from openprompt_meta.serve.requests import Refusal
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-__all__ = ["SERVED", "ServedTask", "TaskStore", "Together", "Workers"]
 
 # -- Threads for what takes long, with a bounded queue, so that the event loop always has an ear free -----------------
 

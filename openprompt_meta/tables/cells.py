@@ -27,21 +27,6 @@ from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.definitions import Table, TableRow
 
-__all__ = [
-    "Cell",
-    "CellOutcome",
-    "CellState",
-    "Stopped",
-    "TableSettings",
-    "cell_config",
-    "cells_of",
-    "check_overrides",
-    "digest",
-    "look_up",
-    "recorded_seconds",
-    "run_missing",
-]
-
 logger = logging.getLogger(__name__)
 
 # -- What a table is made with, and a cell's configuration by it ------------------------------------------------------

@@ -11,18 +11,6 @@ from typing import Any
 
 from openprompt_meta.errors import ConfigError, did_you_mean
 
-__all__ = [
-    "TABLES",
-    "PaperAccuracy",
-    "Table",
-    "TableRow",
-    "dataset_title",
-    "paper_accuracy",
-    "paper_millions",
-    "rows_of",
-    "table_named",
-]
-
 # -- The figures that the paper prints, to stand beside what was run --------------------------------------------------
 
 

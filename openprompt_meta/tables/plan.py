@@ -17,8 +17,6 @@ from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.cells import Cell, digest, look_up, recorded_seconds
 
-__all__ = ["PlannedCell", "plan", "total_seconds"]
-
 # -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
 
 

@@ -16,18 +16,6 @@ from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.tables.results import Column, Comparison, Entry, ResultRow, TableResult
 
-__all__ = [
-    "FIELDS",
-    "cells_folder",
-    "records",
-    "to_csv",
-    "to_json",
-    "to_latex",
-    "to_markdown",
-    "to_terminal",
-    "write_files",
-]
-
 # -- A table as lines of text, before it is Markdown, LaTeX or a terminal's -------------------------------------------
 
 EMPTY = "–"

@@ -22,20 +22,6 @@ from openprompt_meta.tables.definitions import (
     paper_millions,
 )
 
-__all__ = [
-    "Column",
-    "Comparison",
-    "Entry",
-    "PairedDifference",
-    "ResultRow",
-    "TableResult",
-    "assemble",
-    "compare",
-    "holm",
-    "sign_flip_p",
-    "t_half_width",
-]
-
 # -- paired comparison: the same tasks evaluated by two methods, and what their difference is worth -------------------
 #
 # Two methods that see the same tasks share what makes a task hard. The differences task by task do not contain it, so

@@ -11,22 +11,12 @@ from typing import Any, Generic, TypeVar
 from openprompt import Verbalizer
 from torch import Tensor, nn
 
+from openprompt_meta.compat.bridge import refuse_unknown_keys
 from openprompt_meta.errors import ConfigError, VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords, read_label_words
-from openprompt_meta.prompts.openprompt_config import refuse_unknown_keys
 from openprompt_meta.prompts.pooling import has_vocabulary_head
-from openprompt_meta.verbalizers.scalars import LearnedScalars
 
 _T = TypeVar("_T")
-
-__all__ = [
-    "EpisodicVerbalizer",
-    "Uncopied",
-    "checked_labels",
-    "last_hidden_states",
-    "require_vocabulary_head",
-    "vocabulary_logits",
-]
 
 
 class Uncopied(Generic[_T]):
@@ -64,7 +54,7 @@ class EpisodicVerbalizer(Verbalizer):
         return False
 
     @property
-    def scalars(self) -> LearnedScalars | None:
+    def scalars(self) -> nn.Module | None:
         """What of it is learned across tasks, if it has any such thing."""
         return None
 

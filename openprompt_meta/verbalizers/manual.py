@@ -13,8 +13,6 @@ from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords, words_by_class
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer, require_vocabulary_head, vocabulary_logits
 
-__all__ = ["ManualVerbalizer"]
-
 AGGREGATIONS = ("logits", "probabilities")
 MULTI_TOKEN_HANDLERS = ("first", "max", "mean")
 

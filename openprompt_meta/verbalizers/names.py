@@ -13,8 +13,6 @@ from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer, Uncopied, checked_labels, last_hidden_states
 
-__all__ = ["NameVerbalizer", "mean_by_class"]
-
 
 def mean_by_class(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The mean of each class's features, ``[C, d_o]``; gradients flow.

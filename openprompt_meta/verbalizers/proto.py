@@ -18,8 +18,6 @@ from openprompt_meta.verbalizers.base import last_hidden_states, require_vocabul
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 
-__all__ = ["ProtoVerbalizer", "prototype_loss"]
-
 logger = logging.getLogger(__name__)
 
 MULTI_VERBS = ("multi", "proto")

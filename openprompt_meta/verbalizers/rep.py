@@ -15,8 +15,6 @@ from openprompt_meta.verbalizers.base import Uncopied, checked_labels
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 from openprompt_meta.verbalizers.names import mean_by_class
 
-__all__ = ["RepVerbalizer"]
-
 SIMILARITIES = ("cosine", "euclidean")
 CENTRINGS = ("none", "support", "transductive")
 _BUFFERS = ("feature_sum", "feature_count", "seen_this_round", "name_features")

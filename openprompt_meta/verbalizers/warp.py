@@ -14,8 +14,6 @@ from openprompt_meta.prompts.label_words import LabelWords, token_ids_of_words, 
 from openprompt_meta.prompts.query import ModelReference
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 
-__all__ = ["DartVerbalizer", "WarpVerbalizer"]
-
 
 class WarpVerbalizer(MixedVerbalizer):
     """``P(y | x) = softmax_y(v_y · h(x))`` with learnable ``v_y`` (paper, appendix "Implementation of WARP").

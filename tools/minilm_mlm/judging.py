@@ -11,8 +11,6 @@ from torch import Tensor
 
 from tools.minilm_mlm.masking import Masking, Puzzle
 
-__all__ = ["SENTENCES", "Judgement", "judge", "predictions", "scores"]
-
 JUDGED_RATE = 0.15
 JUDGED_LENGTH = 128
 _ROWS = 16

@@ -11,8 +11,6 @@ from transformers import BertForMaskedLM
 
 from openprompt_meta.encoder.minilm import with_head
 
-__all__ = ["LowRankUpdate", "difference_of", "learned_tensors", "learner_from"]
-
 
 class LowRankUpdate(nn.Module):
     """For `torch.nn.utils.parametrize`: a weight is what it was plus ``up @ down``, which starts at zero."""

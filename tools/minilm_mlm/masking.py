@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Masking", "Puzzle"]
-
 # BERT's: most hidden words become [MASK], some another word, some stay, so that no word can be trusted blindly.
 _MASKED, _REPLACED = 0.8, 0.1
 

@@ -24,8 +24,6 @@ from openprompt_meta.sections import (
     show,
 )
 
-__all__ = ["FitSettings", "load_settings"]
-
 
 class FitSettings(Section):
     """How the model is made."""

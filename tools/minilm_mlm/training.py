@@ -24,8 +24,6 @@ from tools.minilm_mlm.low_rank import learned_tensors
 from tools.minilm_mlm.masking import Masking
 from tools.minilm_mlm.settings import FitSettings
 
-__all__ = ["Fitting", "learning_rate_at"]
-
 _FORMAT = "openprompt_meta.fit_mlm.1"
 _SMOOTHING = 0.98
 

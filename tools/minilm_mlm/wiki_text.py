@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["Article", "articles", "paragraphs"]
-
 MIN_CHARACTERS = 80
 """Shorter paragraphs are captions, list items and what is left of tables."""
 

@@ -20,18 +20,6 @@ from openprompt_meta.data.readers.records import (
 from openprompt_meta.errors import DataError
 from openprompt_meta.files import parse_json, read_limited
 
-__all__ = [
-    "DEMO",
-    "TABLE_SUFFIXES",
-    "add_table",
-    "is_authors_file",
-    "is_layout",
-    "read_authors_file",
-    "read_bytes",
-    "read_layout",
-    "read_table",
-]
-
 # -- Rows of JSON-lines and CSV files, with the line of every row so that an error can point at it --------------------
 
 Row = Mapping[str, object]

@@ -19,7 +19,6 @@ from openprompt_meta.errors import DataError, did_you_mean
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["Processor", "is_saved_dataset", "read_examples", "read_huggingface", "read_processor"]
 
 # -- Hugging Face: a data set by name, or a folder written by save_to_disk --------------------------------------------
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from openprompt_meta.data.classes import ClassSplit
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["ClassNames", "RecordBuilder", "Records", "Source", "column_of", "split_name_of"]
-
 logger = logging.getLogger(__name__)
 
 # Class names by number: a list, or a mapping where the numbers have gaps.

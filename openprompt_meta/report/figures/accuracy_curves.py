@@ -16,7 +16,6 @@ from openprompt_meta.runs.evaluation import evaluate_tasks, summarise_tasks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NUM_PROMPTS", "PROMPT_LENGTH", "SHOTS"]
 
 # -- the size of the pool: a run a point ------------------------------------------------------------------------------
 

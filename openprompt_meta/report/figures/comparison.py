@@ -17,7 +17,6 @@ from openprompt_meta.runs.evaluation import TasksSummary, evaluate_tasks, summar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BASELINES", "PAIRED", "TUNING", "Baselines"]
 
 # -- runs as bars, grouped by task: with and without tuning (the paper's first figure), or others ---------------------
 

@@ -22,8 +22,6 @@ from openprompt_meta.report.plotting import COLOURS, HATCHES, canvas, note
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COSTS", "HeldForBackward"]
-
 
 @dataclass(frozen=True)
 class Costs(FigureNumbers):

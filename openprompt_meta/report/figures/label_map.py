@@ -22,7 +22,6 @@ from openprompt_meta.verbalizers.proto import ProtoVerbalizer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["LABEL_MAP", "label_distance"]
 
 # All of them crosses, and told apart in grey.
 CROSSES = ("x", "+", "1", "2", "3", "4", "|", "_")

@@ -17,7 +17,6 @@ from openprompt_meta.report.plotting import COLOURS, PERCENT, canvas, line_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INNER_LOOP", "TRAINING", "moving_mean"]
 
 # -- training and validation curves with the checkpoint that was chosen -----------------------------------------------
 

@@ -16,16 +16,6 @@ from openprompt_meta.runs.evaluation import evaluate_tasks, summarise_tasks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CALIBRATION",
-    "CLASSES",
-    "CONFUSION",
-    "TASKS",
-    "RunPredictions",
-    "TaskPredictions",
-    "calibrate",
-    "predictions_of",
-]
 
 # -- test tasks evaluated again with what a test leaves out: every text's probabilities -------------------------------
 

@@ -21,7 +21,6 @@ from openprompt_meta.report.plotting import canvas, heat_map
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ATTENTION", "COSINE", "NEAREST"]
 
 # -- attention by class: the paper's heat map -------------------------------------------------------------------------
 
