@@ -12,7 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from openprompt_meta.compat.bridge import bridged_names, bridge_tokenizer_wrapper
+from openprompt_meta.compat.bridge import bridge_tokenizer_wrapper, bridged_names
 from openprompt_meta.compat.maml import load_maml
 from openprompt_meta.compat.versions import (
     PYTHON,
