@@ -55,6 +55,11 @@ class VerbalizerSection(Section):
         return False
 
     @property
+    def knows_classes_by_words(self) -> bool:
+        """Whether a class needs no example."""
+        return False
+
+    @property
     def learned(self) -> tuple[str, ...]:
         """Keys whose values are learned across tasks."""
         return ()

@@ -12,15 +12,15 @@ from torch import Tensor
 from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.classifier.pretrained import BaseModel, MetaLearned, Tensors, template_with, tensors_of
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.data.classes import words_of_class_name
+from openprompt_meta.data.classes import text_of_words, words_of_class_name
 from openprompt_meta.encoder.batching import groups_by_length
-from openprompt_meta.encoder.classifier import MaskClassifier
+from openprompt_meta.encoder.classifier import EncoderOutput, MaskClassifier
 from openprompt_meta.encoder.queries import query_vectors
 from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
 from openprompt_meta.learners.adapters import PoolClones
 from openprompt_meta.learners.inner import InnerLoop, task_randomness
 from openprompt_meta.learners.meta import take_inner_steps
-from openprompt_meta.learners.task import Task
+from openprompt_meta.learners.task import Batch, Task
 from openprompt_meta.methods.building import verbalizer_of
 from openprompt_meta.methods.language_model import build_classifier
 from openprompt_meta.prompts.pool import PromptPool
@@ -130,6 +130,10 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
             template = template_with(base, config, pool)
             classifier = build_classifier(config, base.loaded, template, verbalizer_of(config, base.loaded, seed))
         task = _task(base, config, template, support)
+        if not support.texts:
+            classifier.verbalizer.begin_task(support.classes, support.label_words)
+            features = _fit(classifier, template.pool, task, refit=True)
+            return Adapted(tensors_of(template.pool), tensors_of(classifier.verbalizer), features.cpu(), [])
         part = _part(task, most, seed)
         learner = InnerLoop(classifier, config.meta.loss, config.meta.label_embeddings, seed=seed)
         adapter = PoolClones(template.pool, config.meta.inner_lr, adapted=config.meta.inner_parameters)
@@ -145,13 +149,21 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
 
 
 def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
-    rows = wrapped(base, config, template, support.texts)
-    batch = rows.batch(range(len(rows)))
-    batch["label"] = torch.tensor(list(support.labels))
-    if template.pool.num_prompts > 1:  # a single prompt is never asked for
-        batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
-    batch = {key: value.to(base.loaded.model.device) for key, value in batch.items()}
-    return Task(index=0, classes=support.classes, label_words=support.label_words, support=batch, query=batch)
+    def batch_of(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Tensor]:
+        if not texts:
+            return {}
+        rows = wrapped(base, config, template, texts)
+        batch = {**rows.batch(range(len(rows))), "label": torch.tensor(list(labels))}
+        if template.pool.num_prompts > 1:  # a single prompt is never asked for
+            batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
+        return {key: value.to(base.loaded.model.device) for key, value in batch.items()}
+
+    batch = batch_of(support.texts, support.labels)
+    names = None
+    if config.reads_names:
+        texts = [text_of_words(support.label_words[name]) for name in support.classes]
+        names = batch_of(texts, range(len(texts)))
+    return Task(0, support.classes, support.label_words, support=batch, query=batch, names=names)
 
 
 def _part(task: Task, most: int, seed: int) -> Task:
@@ -176,13 +188,25 @@ def _part(task: Task, most: int, seed: int) -> Task:
 @torch.no_grad()
 def _fit(classifier: MaskClassifier, pool: PromptPool, task: Task, refit: bool) -> Tensor:
     """Features of the support set under ``pool``; the verbalizer is fitted to them if asked for."""
-    groups = list(groups_by_length(task.support["attention_mask"].sum(dim=1).tolist(), _TOKENS))
-    batches = [{key: value[group] for key, value in task.support.items()} for group in groups]
-    readings = [classifier.encode(classifier.prepare([batch]), [pool])[0] for batch in batches]
-    place = torch.tensor([row for group in groups for row in group]).argsort()
-    features = torch.cat([reading.features for reading in readings])[place]
+    if refit and task.names is not None:
+        classifier.verbalizer.fit_names(_read(classifier, pool, task.names).features, task.names["label"])
+    if not task.support:
+        none = torch.zeros(0, classifier.template.feature_size, device=classifier.plm.device)
+        classifier.verbalizer.fit_support(none, None, torch.zeros(0, dtype=torch.long))
+        return none
+    reading = _read(classifier, pool, task.support)
     if refit:
-        logits = [reading.logits for reading in readings if reading.logits is not None]
-        joined = torch.cat(logits)[place] if logits else None
-        classifier.verbalizer.fit_support(features, joined, task.support["label"])
-    return features
+        classifier.verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
+    return reading.features
+
+
+def _read(classifier: MaskClassifier, pool: PromptPool, batch: Batch) -> EncoderOutput:
+    """What the language model says of a batch of any size."""
+    groups = list(groups_by_length(batch["attention_mask"].sum(dim=1).tolist(), _TOKENS))
+    parts = [{key: value[group] for key, value in batch.items()} for group in groups]
+    readings = [classifier.encode(classifier.prepare([part]), [pool])[0] for part in parts]
+    place = torch.tensor([row for group in groups for row in group]).argsort()
+    logits = [reading.logits for reading in readings if reading.logits is not None]
+    return EncoderOutput(
+        torch.cat([reading.features for reading in readings])[place], torch.cat(logits)[place] if logits else None
+    )

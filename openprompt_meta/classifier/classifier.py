@@ -231,7 +231,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def fit(
-        self, texts: Any, labels: Any, label_words: Mapping[Any, str | Sequence[str]] | None = None
+        self,
+        texts: Any,
+        labels: Any,
+        label_words: Mapping[Any, str | Sequence[str]] | None = None,
+        classes: Any = None,
     ) -> MetaPromptClassifier:
         """Learn classes from examples, forgetting what was fitted before.
 
@@ -240,14 +244,23 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         Args:
             texts: strings, at least one for each of two or more classes.
             labels: the class of each: strings, or whole numbers.
-            label_words: a word or words for each class, for λ below 1; by default those in the class's name.
+            label_words: a word or words for each class, where words contribute; by default those in the class's name.
+            classes: all classes, if some of them (or all: zero-shot, with no texts) have no example. They are then
+                known by their words alone, which the verbalizer must read (``name_weight``, ``name_verbalizer``).
 
         Raises:
             DataError: texts or labels that cannot be learned from, saying which. One text with two labels is refused:
                 among so few examples it is a mistake.
             VerbalizerError: label words are given and contribute nothing.
         """
-        return self._take(self._learned(*self._checked(texts, labels), label_words))
+        if classes is None:
+            return self._take(self._learned(*self._checked(texts, labels), label_words))
+        known = checked_labels(classes)
+        examples = self._checked(texts, labels) if len(texts) or len(labels) else ([], [])
+        unknown = [label for label in dict.fromkeys(examples[1]) if label not in known]
+        if unknown:
+            raise DataError(f"Labels {unknown[:8]} are not among the classes {known[:20]}.")
+        return self._take(self._learned(*examples, label_words, known))
 
     def partial_fit(
         self,
@@ -283,7 +296,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         if len(set(all_labels)) < 2:
             self._examples = (all_texts, all_labels, words)
             return self
-        return self._take(self._learned(all_texts, all_labels, words))
+        known = () if self._task is None else self._task.classes  # some of them by their words alone
+        return self._take(self._learned(all_texts, all_labels, words, known))
 
     def _take(self, task: FittedTask) -> MetaPromptClassifier:
         predictor = self._new_predictor(task)
@@ -324,24 +338,32 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             )
         return checked, own
 
-    def _learned(self, texts: list[str], labels: list[Label], label_words: Any) -> FittedTask:
+    def _learned(
+        self, texts: list[str], labels: list[Label], label_words: Any, known: Sequence[Label] = ()
+    ) -> FittedTask:
         for name, least in (("adapt_examples", 1), ("batch_tokens", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}.")
-        classes = tuple(sorted(set(labels)))
+        classes = tuple(sorted({*labels, *known}))
         if len(classes) < 2:
             raise DataError(
                 f"All examples are of one class, {classes[0]!r}; a classifier needs at least two classes. "
                 "Add examples of another."
             )
         meta = self._meta_learned()
+        without = sorted(set(classes) - set(labels))
+        if without and not meta.config.knows_classes_by_words:
+            raise DataError(
+                f"There is no example of {without[:8]}. Give one of each class; or use a run whose verbalizer reads "
+                "the words of the classes (rep_verbalizer.name_weight above 0, or name_verbalizer)."
+            )
         base = base_model_of(meta)
         words = None if label_words is None else checked_label_words(label_words, classes)
         if words is not None and not meta.config.uses_words:
             raise VerbalizerError(
-                "Label words were given, but they contribute nothing: mix_lambda is 1. Set mix_lambda below 1 (which "
-                "needs a model with a vocabulary head), or leave them out."
+                "Label words were given, but they contribute nothing: mix_lambda is 1, and names do not count as "
+                "examples. Set mix_lambda below 1 (which needs a model with a vocabulary head), or leave them out."
             )
         numbers = {name: i for i, name in enumerate(classes)}
         own = tuple(numbers[label] for label in labels)

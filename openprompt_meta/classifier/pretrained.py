@@ -20,7 +20,7 @@ from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
-from openprompt_meta.runs.checkpoint import load_pool
+from openprompt_meta.runs.checkpoint import load_pool, read_scalars
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
 from openprompt_meta.sections import mismatch
@@ -186,10 +186,13 @@ def changed(config: RunConfig, changes: Changes) -> RunConfig:
             raise ConfigError(f"{_ARGUMENTS.get(path, key.name)}: {problem} None leaves it as the run has it.")
     if config.transductive:
         logger.warning(
-            "The run centred features over the texts under prediction (transductive). A classifier sees them one by "
-            "one, so it centres over the support set instead."
+            "The run looked at all texts under prediction together (transductive). A classifier sees them one by one, "
+            "so it centres over the support set, if at all, and assigns no texts to classes."
         )
-        values[f"{config.verbalizer}.centring"] = "support"
+        section = config.verbalizer_section.model_dump()
+        if section["centring"] == "transductive":
+            values[f"{config.verbalizer}.centring"] = "support"
+        values[f"{config.verbalizer}.assignment_rounds"] = 0
     return config.with_values({**values, "plm.dropout": False})
 
 
@@ -221,6 +224,7 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
     with base.tokenizing:
         pool = _new_template(base, config).pool
     progress = load_pool(checkpoint, pool)
+    config = with_learned_scalars(config, checkpoint)
     versions = _for_people(run.versions_file)
     origin = {
         "dataset": config.dataset.name,
@@ -233,6 +237,15 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         "versions": {name: version for name, version in versions.items() if name not in ("platform", "threads")},
     }
     return MetaLearned(config, tensors_of(pool), chosen, base.fingerprint, base.tokenizer_fingerprint, origin)
+
+
+def with_learned_scalars(config: RunConfig, checkpoint: Path) -> RunConfig:
+    """The configuration with the scalars of the verbalizer as they were learned, and fixed from here on."""
+    learned = config.verbalizer_section.learned
+    values = {
+        f"{config.verbalizer}.{name}": value for name, value in read_scalars(checkpoint).items() if name in learned
+    }
+    return config.with_values({**values, f"{config.verbalizer}.learn": []}) if learned else config
 
 
 def fresh(seed: int | None, changes: Changes) -> MetaLearned:

@@ -292,6 +292,11 @@ class _Core(Section):
         return self.method_declaration.uses_verbalizer and self.verbalizer_section.reads_names
 
     @property
+    def knows_classes_by_words(self) -> bool:
+        """Whether a class needs no example, its words being read."""
+        return self.method_declaration.uses_verbalizer and self.verbalizer_section.knows_classes_by_words
+
+    @property
     def transductive(self) -> bool:
         """Whether a prediction depends on the texts that are predicted along with it."""
         return self.method_declaration.uses_verbalizer and self.verbalizer_section.transductive

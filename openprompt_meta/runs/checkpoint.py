@@ -14,6 +14,7 @@ from torch import Tensor
 from openprompt_meta.errors import CheckpointError
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
+from openprompt_meta.verbalizers.mixed import scalar_value
 
 # -- An optimiser's state as tensors for a file, and back: all that was kept, or nothing ------------------------------
 
@@ -160,10 +161,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     return tensors, metadata
 
 
-def read_scalars(path: Path) -> dict[str, Tensor]:
-    """What was learned of the verbalizer, by name; nothing if its scalars are fixed."""
+def read_scalars(path: Path) -> dict[str, float]:
+    """The verbalizer's scalars as they were learned, by name; nothing if they are fixed."""
     start = _POOL + SCALARS
-    return {name.removeprefix(start): value for name, value in _read(path)[0].items() if name.startswith(start)}
+    saved = {name.removeprefix(start): value for name, value in _read(path)[0].items() if name.startswith(start)}
+    return {name: scalar_value(name, value) for name, value in saved.items()}
 
 
 def _load_pool_tensors(path: Path, tensors: Mapping[str, Tensor], pool: torch.nn.Module) -> None:

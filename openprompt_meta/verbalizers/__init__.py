@@ -86,6 +86,11 @@ class RepVerbalizerSection(SoftVerbalizerSection):
         return self.name_weight > 0 or super().reads_names
 
     @property
+    def knows_classes_by_words(self) -> bool:
+        """If words count as examples."""
+        return self.name_weight > 0
+
+    @property
     def transductive(self) -> bool:
         """Whether the query set as a whole is looked at."""
         return self.centring == "transductive" or self.assignment_rounds > 0
@@ -164,6 +169,11 @@ class NameVerbalizerSection(VerbalizerSection):
     @property
     def uses_words(self) -> bool:
         """As texts."""
+        return True
+
+    @property
+    def knows_classes_by_words(self) -> bool:
+        """By nothing else."""
         return True
 
 

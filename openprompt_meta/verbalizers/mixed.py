@@ -57,6 +57,15 @@ def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float 
 _PROPORTIONS = ("mix_lambda",)
 
 
+def _bounded(name: str, free: Tensor) -> Tensor:
+    return free.sigmoid() if name in _PROPORTIONS else free.exp()
+
+
+def scalar_value(name: str, parameter: Tensor) -> float:
+    """The scalar that a parameter of :class:`LearnedScalars` stands for, from a checkpoint."""
+    return float(_bounded(name, parameter.detach()))
+
+
 class LearnedScalars(nn.Module):
     """Positive numbers and proportions as parameters without bounds: logarithms, and logits of proportions.
 
@@ -89,7 +98,7 @@ class LearnedScalars(nn.Module):
         if name in self._fixed:
             return self._fixed[name]
         free: Tensor = self._parameters[name]  # type: ignore[assignment]
-        return free.sigmoid() if name in _PROPORTIONS else free.exp()
+        return _bounded(name, free)
 
     def values(self) -> dict[str, float]:
         """All scalars as plain numbers."""
