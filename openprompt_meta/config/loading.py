@@ -296,7 +296,59 @@ def authors(dataset: str, shot: int) -> dict[str, Any]:
     return values
 
 
-PRESETS = {"authors": authors}
+RECOMMENDED: Mapping[str, Any] = {
+    "prompt_pool_template": {
+        "features": "auto",
+        "num_prompts": 1,
+        "prompt_length": 8,
+        "init": "vocab",
+    },
+    "verbalizer": "rep_verbalizer",
+    "rep_verbalizer": {
+        "name_weight": 1.0,
+        "temperature": 10.0,
+        "learn": ["name_weight", "temperature"],
+        "leave_one_out": True,
+        "mix_lambda": 1.0,
+    },
+    "meta": {
+        "inner_steps": 0,
+        "inner_steps_eval": 0,
+        "outer_lr": 0.003,
+        "iterations": 200,
+    },
+}
+"""See :func:`recommended`."""
+
+
+def recommended(dataset: str, shot: int) -> dict[str, Any]:
+    """What does best on the packaged sentence encoder, chosen on validation classes (docs/results.md).
+
+    Features are the mean over all tokens; the words of a class, read as a text by the same encoder with the same
+    prompts, count as w examples of it; w and ρ are learned across tasks; one prompt, larger outer steps, and no inner
+    steps, which were seen to add nothing to label embeddings that are made anew for each task.
+    """
+    return deepcopy(dict(RECOMMENDED))
+
+
+def paper(dataset: str, shot: int) -> dict[str, Any]:
+    """The paper's own values, which are the defaults, of all keys that another preset has, but for the wording.
+
+    For a file that inherits one with another preset.
+    """
+    defaults = RunConfig()
+    values: dict[str, Any] = {}
+    for preset in (AUTHORS, RECOMMENDED):
+        for section, keys in preset.items():
+            if not isinstance(keys, dict):
+                values[section] = defaults.value_at(section)
+                continue
+            own = {key: defaults.value_at(f"{section}.{key}") for key in keys if key != "text"}
+            values[section] = {**values.get(section, {}), **own}
+    return values
+
+
+PRESETS = {"paper": paper, "authors": authors, "recommended": recommended}
 
 
 def _preset(name: str, mapping: Mapping[str, Any]) -> YamlFile:

@@ -86,8 +86,9 @@ meta:
 
 - `inherit`: a path relative to the file, or the name of a YAML that ships (`openprompt-meta yamls` lists them), or a
   list of them. Sections are joined key by key; what the file says itself wins, lists are replaced as a whole.
-- `preset: authors`: the settings of the authors' code where they differ from the paper's
-  (`openprompt_meta/config/loading.py`). It counts as one more inherited file, read last.
+- `preset: recommended`: what does best on the packaged encoder; `preset: authors`: the settings of the authors' code
+  where they differ from the paper's; `preset: paper`: the paper's, which are the defaults, for a file that inherits
+  another preset (`openprompt_meta/config/loading.py`). A preset counts as one more inherited file, read last.
 - On the command line, `key=value` with dotted keys wins over everything: `meta.shot=1 run.seeds=[0,1,2]
   verbalizer=warp_verbalizer preset=authors`.
 - `version: 1`: the form of the file, which a run writes into its `config.yaml`. A newer form than the package knows is

@@ -191,7 +191,10 @@ def test_the_last_of_two_overrides_of_a_key_counts(load: Load) -> None:
         ("preset.x=5", "preset: got a section"),
         ("inherit.x=5", "inherit: stands in a file"),
         ("inherit=other.yaml", "inherit: stands in a file"),
-        ("preset=author", "preset: got the text 'author', expected authors. Did you mean 'authors'?"),
+        (
+            "preset=author",
+            "preset: got the text 'author', expected paper or authors or recommended. Did you mean 'authors'?",
+        ),
         ("meta.way=!!python/name:os.system", "is refused"),
     ],
 )
@@ -277,3 +280,19 @@ def test_the_presets_layout_puts_the_prompt_between_sep_and_cls(load: Load, tiny
     tokens = ["θ" if soft else token for token, soft in zip(tokens, features["soft_token_ids"], strict=True)]
     shown = " ".join(token for token in tokens if token != "[PAD]")  # noqa: S105
     assert shown == "[CLS] good movie [SEP] θ θ [CLS] topic is about [MASK] . [SEP]"
+
+
+def test_the_papers_preset_takes_back_what_the_others_set(write_yaml: WriteYaml) -> None:
+    defaults = load_config(write_yaml("meta: {shot: 5}", "defaults.yaml"))
+    for other in ("authors", "recommended"):
+        write_yaml(
+            f"preset: {other}\nprompt_pool_template: {{text: '{defaults.prompt_pool_template.text}'}}", "other.yaml"
+        )
+        assert load_config(write_yaml("inherit: other.yaml\npreset: paper\nplm: {dropout: false}")) == defaults
+
+
+def test_the_recommended_preset_reads_names_and_learns_their_weight(load: Load) -> None:
+    config = load("preset: recommended")
+    assert config.prompt_pool_template.features == "auto"
+    assert config.reads_names
+    assert config.verbalizer_section.learned == ("name_weight", "temperature")
