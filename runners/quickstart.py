@@ -71,7 +71,7 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     summary = TasksSummary(accuracy["mean"], accuracy["interval"], accuracy["tasks"])
     print(f"\n  {'prompt pool after meta-training':<42}{summary}\n")
     trained = method("metaprompter")
-    load_pool(RunFolder(folder).seed(seed).best_checkpoint, trained.template.pool)
+    load_pool(RunFolder(folder).seed(seed).best_checkpoint, trained.learner.meta_parameters)
     _classify_some(trained, dataset.test.texts, meta.shot)
     target = Path(folder) / "template"
     trained.template.save_pretrained(target)

@@ -153,14 +153,18 @@ def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Te
     classes = _classes(where, entry)
     support = _read_object(examples)
     labels = tuple(_entry(examples, support, "labels", list))
-    if not all(type(label) is int for label in labels) or set(labels) != set(range(len(classes))):
+    known = set(range(len(classes)))
+    complete = meta.config.knows_classes_by_words or set(labels) == known
+    if not all(type(label) is int for label in labels) or not set(labels) <= known or not complete:
+        least = "" if meta.config.knows_classes_by_words else ", each at least once"
         raise ArtefactError(
-            f"{examples}: 'labels' should number the examples' classes from 0 to {len(classes) - 1}, each at "
-            f"least once; found {_cut(labels)}."
+            f"{examples}: 'labels' should number the examples' classes from 0 to {len(classes) - 1}{least}; found "
+            f"{_cut(labels)}."
         )
     texts: tuple[str, ...] | None = None
     if support.get("texts") is not None:
-        texts = tuple(checked_texts(_entry(examples, support, "texts", list)))
+        given = _entry(examples, support, "texts", list)
+        texts = tuple(checked_texts(given)) if given else ()
         if len(texts) != len(labels):
             raise ArtefactError(f"{examples} has {len(texts)} texts and {len(labels)} labels.")
     losses = _entry(where, entry, "inner_losses", list)

@@ -53,7 +53,9 @@ def build_metaprompting(
             seed,
             lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=False),
         ),
-        num_parameters=pool.prompts.numel() + sum(p.numel() for p in parameters_of(loaded.model) if tunes),
+        num_parameters=pool.prompts.numel()
+        + sum(p.numel() for p in parameters_of(loaded.model) if tunes)
+        + len(config.verbalizer_section.learned),
         eval_steps=config.meta.inner_steps_eval,
         classifier=classifier,
     )

@@ -135,9 +135,14 @@ def read_progress(path: Path) -> Progress:
 
 
 def load_pool(path: Path, pool: torch.nn.Module) -> Progress:
-    """Restore the pool alone, for testing and use."""
+    """Restore what was learned without the optimiser, for testing and use; of a pool by itself, without scalars."""
     tensors, metadata = _read(path)
-    own = {name: value for name, value in tensors.items() if not name.startswith(_POOL + SCALARS)}
+    known = pool.state_dict().keys()
+    own = {
+        name: value
+        for name, value in tensors.items()
+        if not name.startswith(_POOL + SCALARS) or name.removeprefix(_POOL) in known
+    }
     _load_pool_tensors(path, own, pool)
     return _progress(path, metadata)
 
