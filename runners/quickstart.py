@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,14 @@ from openprompt_meta.config.writing import to_yaml
 
 if TYPE_CHECKING:
     from openprompt_meta.methods.method import Method
-    from openprompt_meta.runs.evaluation import TasksSummary
 
-_WITHOUT_TRAINING = {
-    "mask_prototypes": "[MASK] of the bare template, class means",
-    "mean_prototypes": "mean over tokens, class means",
-    "metaprompter": "prompt pool before meta-training",
+# What costs nothing: a title, and the keys that make it of the run's configuration.
+_WITHOUT_TRAINING: dict[str, dict[str, object]] = {
+    "[MASK] of the bare template, class means": {"method": "mask_prototypes"},
+    "mean over tokens, class means": {"method": "mean_prototypes"},
+    "the same, names counted as two examples": {"method": "mean_prototypes", "mean_prototypes.name_weight": 2.0},
+    "logistic regression of means over tokens": {"method": "logistic_regression"},
+    "prompts before meta-training": {},
 }
 
 
@@ -51,26 +54,29 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     from openprompt_meta.report.numbers_cache import ReportOptions
     from openprompt_meta.report.writing import write_report
     from openprompt_meta.runs.checkpoint import load_pool
-    from openprompt_meta.runs.evaluation import TasksSummary
+    from openprompt_meta.runs.evaluation import summarise_tasks
     from openprompt_meta.runs.folder import RunFolder
     from openprompt_meta.runs.run import Run
 
     dataset, loaded, seed = open_dataset(config.dataset), load_language_model(config), config.run.seeds[0]
 
-    def method(name: str) -> Method:
-        return build_method(config.with_values({"method": name}), loaded, dataset, seed)
+    def method(keys: Mapping[str, object]) -> Method:
+        return build_method(config.with_values(keys), loaded, dataset, seed)
 
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
-    for name, title in _WITHOUT_TRAINING.items():
-        print(f"  {title:<42}{_evaluate(method(name), meta.test_tasks, title)}")
-    print(f"\nMeta-training a pool of prompts, {meta.iterations} iterations on other classes:")
-    results = Run(config, folder).train()
-    if results is None:
+    untrained = {}
+    for title, keys in _WITHOUT_TRAINING.items():
+        untrained[title] = _accuracies(method(keys), meta.test_tasks, title)
+        print(f"  {title:<42}{summarise_tasks(untrained[title])}")
+    print(f"\nMeta-training prompts, {meta.iterations} iterations on other classes:")
+    if Run(config, folder).train() is None:
         return 130
-    (accuracy,) = results["test_accuracy"].values()
-    summary = TasksSummary(accuracy["mean"], accuracy["interval"], accuracy["tasks"])
-    print(f"\n  {'prompt pool after meta-training':<42}{summary}\n")
-    trained = method("metaprompter")
+    accuracies = json.loads(RunFolder(folder).seed(seed).test_file.read_text(encoding="utf-8"))["accuracies"]
+    print(f"\n  {'prompts after meta-training':<42}{summarise_tasks(accuracies)}")
+    best = max(untrained, key=lambda title: sum(untrained[title]))
+    gain = summarise_tasks([after - before for after, before in zip(accuracies, untrained[best], strict=True)])
+    print(f"  {'':<42}{gain.mean:+.2%} ± {gain.interval or 0:.2%} on the same tasks against: {best}\n")
+    trained = method({})
     load_pool(RunFolder(folder).seed(seed).best_checkpoint, trained.learner.meta_parameters)
     _classify_some(trained, dataset.test.texts, meta.shot)
     target = Path(folder) / "template"
@@ -83,14 +89,15 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     return 0
 
 
-def _evaluate(method: Method, tasks: int, title: str) -> TasksSummary:
+def _accuracies(method: Method, tasks: int, title: str) -> list[float]:
+    """Of each of the test tasks."""
     from tqdm.auto import tqdm
 
-    from openprompt_meta.runs.evaluation import evaluate_tasks, summarise_tasks
+    from openprompt_meta.runs.evaluation import evaluate_tasks
 
     with tqdm(total=tasks, desc=title, unit="task", leave=False) as bar:
         outcomes = evaluate_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar)
-    return summarise_tasks([outcome.accuracy for outcome in outcomes])
+    return [outcome.accuracy for outcome in outcomes]
 
 
 def _classify_some(method: Method, texts: Sequence[str], shot: int, sentences: int = 6) -> None:
