@@ -53,6 +53,13 @@ def test_the_script_runs_with_only_these_lines_changed(
     assert abs(int(printed[0]) - output[0]) <= 1
 
 
+@pytest.mark.real_encoder
+def test_words_classify_without_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (script,) = _found(r"<!-- names -->\n```python\n(.*?)```")
+    exec(compile(script, "docs/openprompt.md", "exec"), {})  # noqa: S102
+    assert capsys.readouterr().out.splitlines()[-1] == "['weather', 'music']"
+
+
 @pytest.mark.prompts
 @pytest.mark.parametrize("changes", RUNS)
 @pytest.mark.parametrize("stock", ["soft", "manual"])
