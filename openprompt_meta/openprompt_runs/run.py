@@ -23,9 +23,11 @@ from openprompt.prompts import load_template, load_verbalizer
 from openprompt.utils.logging import config_experiment_dir
 from yacs.config import CfgNode
 
+from openprompt_meta.data.classes import words_of_class_name
 from openprompt_meta.data.episodes import seeded_sample
 from openprompt_meta.data.loading import read_records
 from openprompt_meta.data.readers.records import Records
+from openprompt_meta.encoder.names import read_names_with
 from openprompt_meta.errors import CheckpointError, ConfigError, DataError, ModelError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.openprompt_runs.runners import runner_class_for
@@ -132,6 +134,9 @@ def _run_once(config: CfgNode, folder: Path, splits: _Splits, act: Callable[[Any
     )
     frozen = config.plm.optimize.freeze_para
     model = PromptForClassification(plm, template, verbalizer, freeze_plm=frozen, plm_eval_mode=config.plm.eval_mode)
+    if getattr(verbalizer, "reads_names", False):
+        own = {name: words_of_class_name(name) for name in splits.processor.labels}
+        read_names_with(model, verbalizer.words_to_read or own, config.dataloader.max_seq_length)
 
     def loader(examples: Examples | None, section: CfgNode) -> PromptDataLoader | None:
         if not examples:

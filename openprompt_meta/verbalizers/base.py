@@ -36,6 +36,8 @@ class EpisodicVerbalizer(Verbalizer):
     (``gather_outputs``, ``process_outputs``), which gives log-probabilities ``[B, C]`` that sum to one.
     """
 
+    words_to_read: LabelWords | None = None
+    """Label words of a YAML, for whoever has the names read."""
     names_reader: Callable[[], tuple[Tensor, Tensor]] | None = None  # set by encoder.names
 
     @property
@@ -123,7 +125,9 @@ class EpisodicVerbalizer(Verbalizer):
                 raise ConfigError(f"{cls.__name__}: label_words and file_path both give label words. Keep one.")
             options["label_words"] = read_label_words(options["file_path"], options.get("choice") or 0)
         accepted = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in options.items() if name in accepted})
+        verbalizer = cls(**{name: value for name, value in options.items() if name in accepted})
+        verbalizer.words_to_read = options.get("label_words")
+        return verbalizer
 
     def _take_classes(self, classes: Sequence[str]) -> None:
         names = list(classes)

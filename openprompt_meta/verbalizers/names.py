@@ -42,6 +42,7 @@ class NameVerbalizer(EpisodicVerbalizer):
         classes: the classes of the task.
         num_classes: their number, if they have no names.
         temperature: ρ.
+        label_words: words of the classes in a YAML; elsewhere ``read_names_with`` takes them.
         model: not needed.
     """
 
@@ -53,6 +54,7 @@ class NameVerbalizer(EpisodicVerbalizer):
         classes: Sequence[str] | None = None,
         num_classes: int | None = None,
         temperature: float = 10.0,
+        label_words: LabelWords | None = None,
         model: nn.Module | None = None,
     ) -> None:
         super().__init__(
@@ -61,6 +63,7 @@ class NameVerbalizer(EpisodicVerbalizer):
         if not temperature > 0:
             raise VerbalizerError(f"temperature (ρ) must be above 0, got {temperature!r}.")
         self.temperature = float(temperature)
+        self.words_to_read = label_words
         self._names: Uncopied[Tensor] = Uncopied()  # with gradient
         self.register_buffer("name_features", None)
 

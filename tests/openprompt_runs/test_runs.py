@@ -29,7 +29,14 @@ from tests.helpers.openprompt_runs import CLASSES, predictions, small_config, wr
 
 pytestmark = pytest.mark.prompts
 
-OURS = ("rep_verbalizer", "warp_verbalizer", "dart_verbalizer", "proto_verbalizer", "manual_verbalizer")
+OURS = (
+    "rep_verbalizer",
+    "warp_verbalizer",
+    "dart_verbalizer",
+    "proto_verbalizer",
+    "manual_verbalizer",
+    "name_verbalizer",
+)
 OPENPROMPTS = ("soft_verbalizer", "one2one_verbalizer", "automatic_verbalizer")
 
 
