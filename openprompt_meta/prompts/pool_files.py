@@ -36,7 +36,9 @@ _CHECKSUM = "weights_sha256"
 _DESCRIPTION = "description"
 
 
-def write_pool_files(folder: Path, pool: PromptPool, text: str | None, base_model: str, features: str) -> None:
+def write_pool_files(
+    folder: Path, pool: PromptPool, text: str | None, base_model: str, features: str = "mask"
+) -> None:
     """Write both files to ``folder``, which is made if need be.
 
     Raises:

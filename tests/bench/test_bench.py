@@ -104,7 +104,6 @@ def test_prediction_is_explained_by_the_tokens_that_are_read() -> None:
     assert found["shares"]["prediction, seen before, of the bare encoder, by length"] == pytest.approx(
         rate["prediction, seen before"] / rate["bare encoder, by length"]
     )
-    assert rate["prediction"] < rate["prediction, seen before"], "query vectors come from disk"
 
 
 def test_adaptation_takes_fifteen_steps_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:

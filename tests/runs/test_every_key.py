@@ -13,6 +13,7 @@ from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config.schema import RunConfig, describe
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.config.writing import to_mapping
+from openprompt_meta.runs.checkpoint import read_scalars
 from openprompt_meta.runs.run import Run, load_run_config
 from tests.helpers.other_values import another_value
 from tests.helpers.small_runs import TOPICS, cut_after, write_data
@@ -56,6 +57,10 @@ def test_a_run_keeps_every_key(other_values: dict[str, Any], tmp_path: Path, mon
         results = Run(opened, folder, show_progress=False).train()
         assert results is not None
         assert Run(load_run_config(folder), folder, show_progress=False).test() == results
-    # A classifier reads texts to predict, never with dropout.
+    # A classifier reads texts to predict, never with dropout, and what was learned of the verbalizer is fixed for it.
     kept = MetaPromptClassifier.from_run(tmp_path / "pool").meta_learned.config
-    assert kept == made_with({**a_pool, "plm.dropout": False})
+    assert a_pool["verbalizer"] == "warp_verbalizer"
+    scalars = read_scalars(tmp_path / "pool/seed-3/checkpoints/best.safetensors")
+    learned = {f"warp_verbalizer.{name}": value for name, value in scalars.items()}
+    assert learned.keys() == {"warp_verbalizer.mix_lambda"}
+    assert kept == made_with({**a_pool, "plm.dropout": False, **learned}).with_values({"warp_verbalizer.learn": []})
