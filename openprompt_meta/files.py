@@ -31,11 +31,11 @@ _HAS_LOCKS = os.name == "posix"
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.part")
 _CHUNK = 1 << 20
 
-Check = Callable[[BinaryIO], None]
+_Check = Callable[[BinaryIO], None]
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str], check: Check | None = None) -> Iterator[BinaryIO]:
+def atomic_writer(path: str | os.PathLike[str], check: _Check | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``path`` and rename it to ``path`` when the block ends without an exception.
 
     The bytes are on disk (fsync) before the rename. On any exception, an interrupt included, the temporary file
@@ -161,7 +161,7 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
     return removed
 
 
-def _reads_as(expected: bytes, path: str | os.PathLike[str]) -> Check:
+def _reads_as(expected: bytes, path: str | os.PathLike[str]) -> _Check:
     def check(file: BinaryIO) -> None:
         position = 0
         while chunk := file.read(_CHUNK):

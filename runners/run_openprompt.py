@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if options.config_yaml is None and folder is None:
         raise openprompt_meta.OpenPromptMetaError("Give --config_yaml, or the folder of a run as --resume or --test.")
     path = options.config_yaml or Path(folder) / openprompt_runs.CONFIG_FILE
-    config = openprompt_runs.read_config(path, openprompt_runs.parse_overrides(others))
+    config = openprompt_runs.read_config(path, openprompt_runs.parse_openprompt_overrides(others))
     logging.basicConfig(level=config.logging.console_level, format="%(levelname)s %(message)s")
     if options.resume:
         result = openprompt_runs.resume_openprompt(config, folder)

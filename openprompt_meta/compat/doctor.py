@@ -24,7 +24,7 @@ from openprompt_meta.compat.versions import (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One line of the report.
 
     Attributes:
@@ -50,7 +50,7 @@ class Finding:
 class Report:
     """All findings, and the names that were bridged so that OpenPrompt could be imported."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnosis, ...]
     bridged: tuple[str, ...]
 
     @property
@@ -114,15 +114,15 @@ def examine() -> Report:
     return Report(tuple(findings), bridged_names() + _mended())
 
 
-def _mark(finding: Finding) -> str:
+def _mark(finding: Diagnosis) -> str:
     if finding.ok:
         return "ok"
     return "-" if finding.optional else "NO"
 
 
-def _version_finding(requirement: Requirement, version: Version | None) -> Finding:
+def _version_finding(requirement: Requirement, version: Version | None) -> Diagnosis:
     ok = version is not None and requirement.accepts(version)
-    return Finding(
+    return Diagnosis(
         name=requirement.package,
         found=None if version is None else str(version),
         supported=requirement.supported,
@@ -133,25 +133,25 @@ def _version_finding(requirement: Requirement, version: Version | None) -> Findi
     )
 
 
-def _trial(name: str, package: str, attempt: Callable[[], object]) -> Finding:
+def _trial(name: str, package: str, attempt: Callable[[], object]) -> Diagnosis:
     try:
         attempt()
     except Exception as error:  # whatever it is, the report has to name it
         remedy = f"{REQUIREMENTS[package].remedy} --force-reinstall"
         if isinstance(error, ModuleNotFoundError) and error.name:
             remedy = f"pip install {error.name.partition('.')[0]}"
-        return Finding(name, "failed", "works", False, False, remedy, f"{type(error).__name__}: {error}")
-    return Finding(name, "works", "works", True, False, "", "tried just now")
+        return Diagnosis(name, "failed", "works", False, False, remedy, f"{type(error).__name__}: {error}")
+    return Diagnosis(name, "works", "works", True, False, "", "tried just now")
 
 
 def _mended() -> tuple[str, ...]:
     return bridge_tokenizer_wrapper() if "openprompt" in sys.modules else ()
 
 
-def _compiler_finding(*, needed: bool) -> Finding:
+def _compiler_finding(*, needed: bool) -> Diagnosis:
     names = (os.environ.get("CC", ""), "cc", "gcc", "clang", "cl")
     path = next((found for name in names if name and (found := shutil.which(name))), None)
-    return Finding(
+    return Diagnosis(
         name="C compiler",
         found=path,
         supported="any",

@@ -184,8 +184,8 @@ def what_was_meant(section: str, name: str, verbalizer: str = "rep_verbalizer") 
 
 # -- what single keys cannot tell: values that are each fine and do not go together -----------------------------------
 
-Check = Callable[[RunConfig], Iterator[Problem]]
-_CHECKS: list[tuple[tuple[str, ...], Check]] = []
+_Check = Callable[[RunConfig], Iterator[Problem]]
+_CHECKS: list[tuple[tuple[str, ...], _Check]] = []
 
 
 def cross_check(config: RunConfig, failed: Set[str] = frozenset()) -> list[Problem]:
@@ -218,10 +218,10 @@ def notes(config: RunConfig) -> list[str]:
     return found
 
 
-def _checks(*keys: str) -> Callable[[Check], Check]:
+def _checks(*keys: str) -> Callable[[_Check], _Check]:
     """Register a check of ``keys``."""
 
-    def register(check: Check) -> Check:
+    def register(check: _Check) -> _Check:
         _CHECKS.append((keys, check))
         return check
 

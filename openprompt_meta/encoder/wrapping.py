@@ -115,7 +115,7 @@ class TokenRows:
 
 # -- Many texts wrapped and tokenised at once, token by token as OpenPrompt does it one by one ------------------------
 
-Row = Mapping[str, Sequence[int]]
+TokenRow = Mapping[str, Sequence[int]]
 
 _TEXTS_AT_ONCE = 4096
 _ORDINARY = 20_000  # characters; a text may be a megabyte, of which a few hundred tokens are kept
@@ -140,7 +140,7 @@ def wrap_texts(texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any)
     return TokenRows.from_rows(rows, padding, wrapper.num_truncated_sentences - before)
 
 
-def wrap_one_by_one(text: str, template: PromptPoolTemplate, wrapper: Any) -> Row:
+def wrap_one_by_one(text: str, template: PromptPoolTemplate, wrapper: Any) -> TokenRow:
     """A text wrapped and tokenised by OpenPrompt's own code, without its padding."""
     features = wrapper.tokenize_one_example(
         template.wrap_one_example(InputExample(guid="", text_a=text)), teacher_forcing=False
@@ -162,7 +162,7 @@ def _is_simple(template: PromptPoolTemplate, wrapper: Any) -> bool:
     )
 
 
-def _agree(rows: Sequence[Row], texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any) -> bool:
+def _agree(rows: Sequence[TokenRow], texts: Sequence[str], template: PromptPoolTemplate, wrapper: Any) -> bool:
     """Whether the longest text of ordinary length and the shortest one came out as OpenPrompt has them."""
     by_length = sorted((i for i in range(len(texts)) if len(texts[i]) <= _ORDINARY), key=lambda i: len(texts[i]))
     if not by_length:
@@ -190,10 +190,10 @@ class _Frame:
         self._room = max(0, wrapper.max_seq_length - wrapper.num_special_tokens_to_add - fixed)
         self.cut = 0
 
-    def fill(self, texts: Sequence[str]) -> list[Row]:
+    def fill(self, texts: Sequence[str]) -> list[TokenRow]:
         """A row for each text."""
         specials = self._wrapper.special_tokens_maps
-        rows: list[Row] = []
+        rows: list[TokenRow] = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             block = texts[start : start + _TEXTS_AT_ONCE]
             filled = [self._space + text for text in block]
@@ -220,7 +220,7 @@ class _Frame:
         ids: list[list[int]] = self._wrapper.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
-    def _row(self, text_ids: Sequence[int]) -> Row:
+    def _row(self, text_ids: Sequence[int]) -> TokenRow:
         kept = list(text_ids[: self._room])
         self.cut += len(text_ids) > self._room
         text = {"input_ids": kept, **{key: [value] * len(kept) for key, value in self._flags.items()}}

@@ -5,7 +5,7 @@
 * :mod:`~openprompt_meta.openprompt_runs.run`: the whole run, and our data sets as OpenPrompt's.
 """
 
-from openprompt_meta.openprompt_runs.config import make_config, parse_overrides, read_config
+from openprompt_meta.openprompt_runs.config import make_config, parse_openprompt_overrides, read_config
 from openprompt_meta.openprompt_runs.run import (
     CONFIG_FILE,
     OpenPromptResult,
@@ -18,7 +18,7 @@ __all__ = [
     "CONFIG_FILE",
     "OpenPromptResult",
     "make_config",
-    "parse_overrides",
+    "parse_openprompt_overrides",
     "read_config",
     "resume_openprompt",
     "run_openprompt",

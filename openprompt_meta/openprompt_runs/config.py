@@ -27,7 +27,7 @@ from openprompt_meta.sections import from_exponent
 Override = tuple[str, tuple[str, ...]]
 
 
-def parse_overrides(arguments: Sequence[str]) -> list[Override]:
+def parse_openprompt_overrides(arguments: Sequence[str]) -> list[Override]:
     """Pairs of key and words from what the command line has beyond its own options.
 
     Raises:
@@ -168,7 +168,7 @@ def read_config(path: str | os.PathLike[str], overrides: Iterable[Override] = ()
 
     Args:
         path: the YAML file.
-        overrides: from :func:`~openprompt_meta.openprompt_runs.config.parse_overrides`.
+        overrides: from :func:`~openprompt_meta.openprompt_runs.config.parse_openprompt_overrides`.
 
     Raises:
         ConfigError: the file cannot be read, or its contents cannot be run; every reason is listed.

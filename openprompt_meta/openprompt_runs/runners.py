@@ -106,7 +106,7 @@ class _AnyDeviceRunner(trainer.BaseRunner):
                 "global_step": self.global_step,
             }
         copies = [self.checkpoint_path(copy)] if copy else []
-        write_checkpoint(tree, self.checkpoint_path(ckpt), *copies)
+        write_runner_state(tree, self.checkpoint_path(ckpt), *copies)
         logger.info("Saved checkpoint %s%s.", ckpt, f" and {copy}" if copy else "")
 
     def load_checkpoint(self, ckpt: str, load_state: bool = True) -> bool:
@@ -122,7 +122,7 @@ class _AnyDeviceRunner(trainer.BaseRunner):
         """
         path = self.checkpoint_path(ckpt)
         try:
-            tree = read_checkpoint(path)
+            tree = read_runner_state(path)
         except FileNotFoundError:
             if load_state:
                 return False
@@ -252,14 +252,14 @@ def _cuda_states() -> list[Tensor]:
     return torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
 
-def write_checkpoint(tree: Any, *paths: str | os.PathLike[str]) -> None:
+def write_runner_state(tree: Any, *paths: str | os.PathLike[str]) -> None:
     """Write ``tree``, of plain values and tensors, to each of ``paths``, whole or not at all."""
     tensors, rest = flatten_tree(tree)
     content = packed(tensors, {"format": _FORMAT, "tree": rest})
     write_together([(path, content) for path in paths])
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Any:
+def read_runner_state(path: str | os.PathLike[str]) -> Any:
     """The tree in ``path``.
 
     Raises:

@@ -45,7 +45,7 @@ def words_by_class(label_words: LabelWords, classes: Sequence[str]) -> list[list
     return words
 
 
-def read_label_words(path: str, choice: int = 0) -> LabelWords:
+def read_openprompt_label_words(path: str, choice: int = 0) -> LabelWords:
     """Label words from a file in one of OpenPrompt's formats.
 
     Args:

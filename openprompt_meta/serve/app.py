@@ -86,7 +86,7 @@ class _Service:
     async def fit(self, request: api.FitRequest) -> api.FitAnswer:
         name = api.checked_name(request.name)
         texts, labels = api.checked_classes(request.classes, self.limits)
-        words = api.checked_label_words(request.label_words, list(dict.fromkeys(labels)), self.limits)
+        words = api.label_words_within_limits(request.label_words, list(dict.fromkeys(labels)), self.limits)
         self.tasks.check_free(name, request.replace)
         began = perf_counter()
         task = await self.fits.run(partial(self._fitted, name, texts, labels, words))
@@ -103,7 +103,7 @@ class _Service:
             give_back_memory()
 
     async def predict(self, request: api.PredictRequest) -> api.PredictAnswer:
-        texts = api.checked_texts(request.texts, self.limits)
+        texts = api.texts_within_limits(request.texts, self.limits)
         task = self._asked(request.task)
         self.predictions.check_room()
         answer = task.together.ask(texts)

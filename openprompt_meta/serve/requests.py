@@ -123,7 +123,7 @@ def _printable(text: str) -> str:
 
 # -- The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere -----
 
-Text = Annotated[str, Field(description="a text")]
+_Text = Annotated[str, Field(description="a text")]
 TaskName = Annotated[
     str, Field(description="name of a task: letters, digits, spaces, '.', '-' and '_'", examples=["intents"])
 ]
@@ -137,14 +137,14 @@ class _Request(BaseModel):
 class PredictRequest(_Request):
     """Texts to classify."""
 
-    texts: list[Text] = Field(description="texts to classify", examples=[["will it rain tomorrow"]])
+    texts: list[_Text] = Field(description="texts to classify", examples=[["will it rain tomorrow"]])
     task: TaskName | None = Field(None, description="name of the task; the one that came with the service by default")
 
 
 class ExplainRequest(_Request):
     """A text to classify and explain."""
 
-    text: Text = Field(description="the text", examples=["will it rain tomorrow"])
+    text: _Text = Field(description="the text", examples=["will it rain tomorrow"])
     task: TaskName | None = Field(None, description="name of the task; the one that came with the service by default")
 
 
@@ -152,7 +152,7 @@ class FitRequest(_Request):
     """A new task: its classes, each with a few examples."""
 
     name: TaskName
-    classes: dict[str, list[Text]] = Field(
+    classes: dict[str, list[_Text]] = Field(
         description="example texts of each class; the numbers may differ",
         examples=[{"weather": ["will it rain", "how cold is it"], "music": ["play some jazz"]}],
     )
@@ -286,7 +286,7 @@ def checked_text(text: str, limits: Limits, what: str = "The text") -> str:
     return text
 
 
-def checked_texts(texts: Sequence[str], limits: Limits) -> list[str]:
+def texts_within_limits(texts: Sequence[str], limits: Limits) -> list[str]:
     """The texts of a prediction."""
     if not texts:
         raise Refusal(422, "'texts' is empty: give at least one text.")
@@ -324,7 +324,7 @@ def checked_classes(classes: Mapping[str, Sequence[str]], limits: Limits) -> tup
     return texts, labels
 
 
-def checked_label_words(
+def label_words_within_limits(
     words: Mapping[str, Sequence[str]] | None, labels: Sequence[str], limits: Limits
 ) -> dict[str, list[str]] | None:
     """The label words of a fit, for its classes and no other."""

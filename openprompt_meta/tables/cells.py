@@ -233,10 +233,10 @@ def _cell(row: TableRow, settings: TableSettings, dataset: str, shot: int, seed:
         config = cell_config(row, settings, dataset, shot, seed)
     except ConfigError as error:
         return Cell(row, dataset, shot, seed, folder, None, str(error))
-    return Cell(row, dataset, shot, seed, folder / digest(config), config)
+    return Cell(row, dataset, shot, seed, folder / config_digest(config), config)
 
 
-def digest(config: RunConfig) -> str:
+def config_digest(config: RunConfig) -> str:
     """Sixteen hexadecimal digits for what the configuration sets differently from the defaults.
 
     A key that a later version adds leaves the names of finished cells as they are.

@@ -15,7 +15,7 @@ from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import Run
-from openprompt_meta.tables.cells import Cell, digest, look_up, recorded_seconds
+from openprompt_meta.tables.cells import Cell, config_digest, look_up, recorded_seconds
 
 # -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
 
@@ -110,7 +110,7 @@ def _kind_of(config: RunConfig) -> str:
     plain = RunConfig()
     lengths = ("iterations", "validate_every", "patience", "min_gain", "valid_tasks", "test_tasks")
     defaults = {f"meta.{name}": getattr(plain.meta, name) for name in lengths}
-    return digest(config.with_values({**defaults, "run.seeds": [0]}))
+    return config_digest(config.with_values({**defaults, "run.seeds": [0]}))
 
 
 @dataclass(frozen=True)

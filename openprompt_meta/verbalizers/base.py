@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from openprompt_meta.compat.bridge import refuse_unknown_keys
 from openprompt_meta.errors import ConfigError, VerbalizerError
-from openprompt_meta.prompts.label_words import LabelWords, read_label_words
+from openprompt_meta.prompts.label_words import LabelWords, read_openprompt_label_words
 from openprompt_meta.prompts.pooling import has_vocabulary_head
 
 _T = TypeVar("_T")
@@ -123,7 +123,7 @@ class EpisodicVerbalizer(Verbalizer):
         if options.get("file_path") is not None:
             if options.get("label_words") is not None:
                 raise ConfigError(f"{cls.__name__}: label_words and file_path both give label words. Keep one.")
-            options["label_words"] = read_label_words(options["file_path"], options.get("choice") or 0)
+            options["label_words"] = read_openprompt_label_words(options["file_path"], options.get("choice") or 0)
         accepted = inspect.signature(cls).parameters
         verbalizer = cls(**{name: value for name, value in options.items() if name in accepted})
         verbalizer.words_to_read = options.get("label_words")
@@ -136,12 +136,12 @@ class EpisodicVerbalizer(Verbalizer):
         self.classes, self.num_classes = names, len(names)
 
     def _checked_support(self, features: Tensor, labels: Tensor) -> Tensor:
-        """:func:`checked_labels` of a support set, in which every class must have an example."""
+        """:func:`labels_that_fit` of a support set, in which every class must have an example."""
         if self.num_classes is None:
             raise VerbalizerError(
                 f"{type(self).__name__} does not know its classes: give classes, or call begin_task."
             )
-        labels = checked_labels(features, labels, self.num_classes)
+        labels = labels_that_fit(features, labels, self.num_classes)
         present = set(labels.tolist())
         missing = [i for i in range(self.num_classes) if i not in present]
         if missing:
@@ -189,7 +189,7 @@ _NO_HEAD = (
 )
 
 
-def checked_labels(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+def labels_that_fit(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The labels ``[n]`` of ``features`` ``[n, d_o]``, on their device, after a check that the two fit together."""
     if features.dim() != 2 or labels.shape != features.shape[:1] or len(labels) == 0:
         raise VerbalizerError(

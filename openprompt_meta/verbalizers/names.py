@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords
-from openprompt_meta.verbalizers.base import EpisodicVerbalizer, Uncopied, checked_labels, last_hidden_states
+from openprompt_meta.verbalizers.base import EpisodicVerbalizer, Uncopied, labels_that_fit, last_hidden_states
 
 
 def mean_by_class(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
@@ -20,7 +20,7 @@ def mean_by_class(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     Raises:
         VerbalizerError: a class has none.
     """
-    labels = checked_labels(features, labels, num_classes)
+    labels = labels_that_fit(features, labels, num_classes)
     members = F.one_hot(labels, num_classes).to(features.dtype)  # [n, C]
     counts = members.sum(dim=0)
     if bool((counts == 0).any()):

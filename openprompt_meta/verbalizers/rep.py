@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords
-from openprompt_meta.verbalizers.base import Uncopied, checked_labels
+from openprompt_meta.verbalizers.base import Uncopied, labels_that_fit
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 from openprompt_meta.verbalizers.names import mean_by_class
 
@@ -175,7 +175,7 @@ class RepVerbalizer(MixedVerbalizer):
         if self.uses_names and len(labels) == 0:
             self._support_labels = labels.long()
         elif self.uses_names:
-            self._support_labels = checked_labels(features, labels, number)
+            self._support_labels = labels_that_fit(features, labels, number)
         else:
             self._support_labels = self._checked_support(features, labels)
         sums, counts = self._support.value = self._class_sums(features, self._support_labels)
@@ -202,7 +202,7 @@ class RepVerbalizer(MixedVerbalizer):
 
     def _observe(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Add a labelled training batch to the averages; the batch's own share carries gradients."""
-        sums, counts = self._class_sums(features, checked_labels(features, labels, self._number_of_classes()))
+        sums, counts = self._class_sums(features, labels_that_fit(features, labels, self._number_of_classes()))
         if self.feature_sum is None or self.feature_count is None or self.seen_this_round is None:
             self.feature_sum, self.feature_count = torch.zeros_like(sums), torch.zeros_like(counts)
             self.seen_this_round = torch.zeros_like(counts, dtype=torch.bool)

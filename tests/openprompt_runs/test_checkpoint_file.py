@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openprompt_meta.errors import CheckpointError
-from openprompt_meta.openprompt_runs.runners import read_checkpoint, write_checkpoint
+from openprompt_meta.openprompt_runs.runners import read_runner_state, write_runner_state
 from openprompt_meta.tensor_files import DamagedFile, flatten_tree, rebuild_tree
 
 pytestmark = pytest.mark.prompts
@@ -72,7 +72,7 @@ def test_tied_weights_may_share_their_memory() -> None:
 
 
 def test_copies_are_equal(tmp_path: Path) -> None:
-    write_checkpoint({"epoch": 1}, tmp_path / "last", tmp_path / "best")
+    write_runner_state({"epoch": 1}, tmp_path / "last", tmp_path / "best")
     assert (tmp_path / "last").read_bytes() == (tmp_path / "best").read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["best", "last"]
 
@@ -103,7 +103,7 @@ def _as_pickle(payload: Any, path: Path) -> None:
 def test_a_pickle_is_refused_and_does_nothing(write: Any, tmp_path: Path) -> None:
     write({"state_dict": _Payload(str(tmp_path / "executed"))}, tmp_path / "last.ckpt")
     with pytest.raises(CheckpointError, match="not a checkpoint of this package"):
-        read_checkpoint(tmp_path / "last.ckpt")
+        read_runner_state(tmp_path / "last.ckpt")
     assert not (tmp_path / "executed").exists()
 
 
@@ -115,21 +115,21 @@ def test_the_payload_of_the_test_above_would_have_been_executed(tmp_path: Path) 
 @pytest.mark.parametrize("length", [0, 4, 60, 200])
 def test_half_a_file_is_refused(length: int, tmp_path: Path) -> None:
     file = tmp_path / "last.ckpt"
-    write_checkpoint({"tensor": torch.rand(100), "epoch": 3}, file)
+    write_runner_state({"tensor": torch.rand(100), "epoch": 3}, file)
     file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(CheckpointError, match="damaged"):
-        read_checkpoint(file)
+        read_runner_state(file)
 
 
 @pytest.mark.parametrize("part", [b'[[\\"epoch\\", 3]', bytes(range(40, 50))])
 def test_an_altered_file_is_refused(part: bytes, tmp_path: Path) -> None:
     file = tmp_path / "last.ckpt"
-    write_checkpoint({"epoch": 3, "tensor": torch.arange(100, dtype=torch.uint8)}, file)
+    write_runner_state({"epoch": 3, "tensor": torch.arange(100, dtype=torch.uint8)}, file)
     content = file.read_bytes()
     assert part in content
     file.write_bytes(content.replace(part, part.replace(b"3", b"4").replace(bytes([41]), bytes([42]))))
     with pytest.raises(CheckpointError, match="does not match its checksum"):
-        read_checkpoint(file)
+        read_runner_state(file)
 
 
 @pytest.mark.parametrize("rest", ["", "{", "{}", "[" * 100_000, '{"tensor": "7"}', '{"items": [[1]]}', '{"items": 3}'])
@@ -141,4 +141,4 @@ def test_what_is_no_tree_is_refused(rest: str) -> None:
 def test_other_safetensors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "last.ckpt").write_bytes(safetensors.torch.save({"weight": torch.rand(2)}))
     with pytest.raises(CheckpointError, match="not a checkpoint of this package"):
-        read_checkpoint(tmp_path / "last.ckpt")
+        read_runner_state(tmp_path / "last.ckpt")

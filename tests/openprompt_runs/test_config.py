@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from openprompt_meta.errors import ConfigError
-from openprompt_meta.openprompt_runs.config import make_config, parse_overrides, read_config
+from openprompt_meta.openprompt_runs.config import make_config, parse_openprompt_overrides, read_config
 from tests.helpers.openprompt_runs import small_config
 
 pytestmark = pytest.mark.prompts
@@ -24,7 +24,7 @@ def config_of(**top: Any) -> dict[str, Any]:
 
 def refusal(given: dict[str, Any], *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        make_config(given, parse_overrides(overrides))
+        make_config(given, parse_openprompt_overrides(overrides))
     return str(caught.value)
 
 
@@ -42,7 +42,7 @@ def test_the_shipped_yaml_swaps_by_one_line_or_one_override(name: str, tmp_path:
     assert sum(one != other for one, other in zip(lines, swapped, strict=True)) <= 1
     (tmp_path / "swapped.yaml").write_text("".join(swapped), encoding="utf-8")
     by_line = read_config(tmp_path / "swapped.yaml")
-    by_override = read_config(SHIPPED, parse_overrides(["--verbalizer", name]))
+    by_override = read_config(SHIPPED, parse_openprompt_overrides(["--verbalizer", name]))
     assert by_line == by_override
     assert by_line.verbalizer == name
     assert name in by_line
@@ -66,7 +66,7 @@ def test_one_of_openprompts_without_a_section_is_refused_with_the_lines_to_add()
 def test_an_override_of_a_key_of_the_chosen_section_is_enough_of_a_section() -> None:
     given = config_of()
     del given["soft_verbalizer"]
-    overrides = parse_overrides(["--verbalizer", "soft_verbalizer", "--soft_verbalizer.optimize.lr", "0.5"])
+    overrides = parse_openprompt_overrides(["--verbalizer", "soft_verbalizer", "--soft_verbalizer.optimize.lr", "0.5"])
     assert make_config(given, overrides).soft_verbalizer.optimize.lr == 0.5
 
 
@@ -104,7 +104,7 @@ def test_what_a_run_saves_reads_back_as_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_overrides_are_openprompts(words: list[str], path: str, expected: Any) -> None:
-    node: Any = make_config(config_of(), parse_overrides(words))
+    node: Any = make_config(config_of(), parse_openprompt_overrides(words))
     for key in path.split("."):
         node = node[key]
     assert node == expected
@@ -171,7 +171,7 @@ def test_a_mistaken_override_is_named(words: list[str], reason: str) -> None:
 
 def test_a_word_without_an_option_is_refused() -> None:
     with pytest.raises(ConfigError, match="'loose' belongs to no option"):
-        parse_overrides(["loose", "--train.clean"])
+        parse_openprompt_overrides(["loose", "--train.clean"])
 
 
 def test_all_mistakes_come_in_one_message_with_their_lines(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from openprompt_meta.errors import (
 from openprompt_meta.openprompt_runs import runners
 from openprompt_meta.openprompt_runs.config import make_config
 from openprompt_meta.openprompt_runs.run import resume_openprompt, run_openprompt, test_openprompt
-from openprompt_meta.openprompt_runs.runners import read_checkpoint
+from openprompt_meta.openprompt_runs.runners import read_runner_state
 from tests.helpers.openprompt_runs import CLASSES, predictions, small_config, write_folder
 
 pytestmark = pytest.mark.prompts
@@ -82,12 +82,12 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
         with pytest.raises(KeyboardInterrupt):
             run_openprompt(config)
     folder = Path(config.logging.path_base) / "run"
-    assert read_checkpoint(folder / "checkpoints" / "last.ckpt")["cur_epoch"] == 1
+    assert read_runner_state(folder / "checkpoints" / "last.ckpt")["cur_epoch"] == 1
     torch.rand(17)  # whatever else a process draws in between
     resumed = resume_openprompt(config, folder)
 
     assert resumed.metrics == whole.metrics
-    ends = [read_checkpoint(run / "checkpoints" / "last.ckpt") for run in (whole.folder, folder)]
+    ends = [read_runner_state(run / "checkpoints" / "last.ckpt") for run in (whole.folder, folder)]
     _assert_equal(*ends)
 
 
@@ -119,7 +119,7 @@ def test_a_seed_gives_the_same_run_and_zero_is_a_seed(given: Callable[..., dict[
     def learned(seed: int) -> torch.Tensor:
         config = make_config(given(reproduce={"seed": seed}))
         folder = run_openprompt(config).folder
-        state = read_checkpoint(folder / "checkpoints" / "last.ckpt")["state_dict"]
+        state = read_runner_state(folder / "checkpoints" / "last.ckpt")["state_dict"]
         pool: torch.Tensor = state["prompt_model.template.pool.prompts"]
         return pool
 
@@ -174,7 +174,7 @@ def test_prototypes_are_learned_and_are_those_that_are_tested(
 ) -> None:
     train = {"num_epochs": 1, "batch_size": 4, "train_verblizer": moment}
     result = run_openprompt(make_config(given(verbalizer="proto_verbalizer", train=train)))
-    best = read_checkpoint(result.folder / "checkpoints" / "best.ckpt")
+    best = read_runner_state(result.folder / "checkpoints" / "best.ckpt")
     assert best["verbalizer"]["trained"] is True
     assert best["verbalizer"]["optimizer"]["state"][0]["step"] == 5  # one round of its five steps
 
@@ -184,7 +184,7 @@ def test_prototypes_are_learned_and_are_those_that_are_tested(
 
 def test_a_frozen_model_is_not_in_the_checkpoint(given: Callable[..., dict[str, Any]]) -> None:
     result = run_openprompt(make_config(given()))
-    state = read_checkpoint(result.folder / "checkpoints" / "best.ckpt")["state_dict"]
+    state = read_runner_state(result.folder / "checkpoints" / "best.ckpt")["state_dict"]
     assert sorted(state) == [
         "prompt_model.template.pool.keys",
         "prompt_model.template.pool.prompts",
@@ -200,7 +200,7 @@ def test_a_tuned_model_is_and_comes_back(given: Callable[..., dict[str, Any]]) -
     config = make_config(given(plm=tuned, verbalizer="warp_verbalizer", template="manual_template"))
     result = run_openprompt(config)
     predicted = predictions(result.folder)
-    state = read_checkpoint(result.folder / "checkpoints" / "best.ckpt")["state_dict"]
+    state = read_runner_state(result.folder / "checkpoints" / "best.ckpt")["state_dict"]
     assert any(name.startswith("prompt_model.plm.") for name in state)
     test_openprompt(config, result.folder)
     assert predictions(result.folder) == predicted

@@ -22,7 +22,7 @@ from openprompt_meta.files import parse_json, read_limited
 
 # -- Rows of JSON-lines and CSV files, with the line of every row so that an error can point at it --------------------
 
-Row = Mapping[str, object]
+TableRecord = Mapping[str, object]
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 
 
@@ -71,7 +71,7 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from error
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _json_rows(path: Path) -> Iterator[tuple[int, TableRecord]]:
     # Only the line feed ends a line: str.splitlines would also cut at U+2028 and its like inside a text.
     for number, raw in enumerate(read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not raw.strip():
@@ -88,8 +88,8 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
         yield number, row
 
 
-def _separated_rows(delimiter: str) -> Callable[[Path], Iterator[tuple[int, Row]]]:
-    def rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _separated_rows(delimiter: str) -> Callable[[Path], Iterator[tuple[int, TableRecord]]]:
+    def rows(path: Path) -> Iterator[tuple[int, TableRecord]]:
         content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
         # newline="" leaves line ends inside quoted texts alone.
         reader = csv.reader(io.StringIO(_decoded(content, path, 1), newline=""), delimiter=delimiter, strict=True)
@@ -132,7 +132,7 @@ def _decoded(raw: bytes, path: Path, line: int) -> str:
         ) from error
 
 
-TABLE_SUFFIXES: Mapping[str, Callable[[Path], Iterator[tuple[int, Row]]]] = {
+TABLE_SUFFIXES: Mapping[str, Callable[[Path], Iterator[tuple[int, TableRecord]]]] = {
     ".jsonl": _json_rows,
     ".json": _json_rows,
     ".csv": _separated_rows(","),

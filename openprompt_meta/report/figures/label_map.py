@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # All of them crosses, and told apart in grey.
 CROSSES = ("x", "+", "1", "2", "3", "4", "|", "_")
-VERBALIZERS = ("warp_verbalizer", "proto_verbalizer", "rep_verbalizer")
+_VERBALIZERS = ("warp_verbalizer", "proto_verbalizer", "rep_verbalizer")
 """Those of the paper's figure, in its order."""
 
 
@@ -98,8 +98,8 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> LabelMap:
     maps = []
     classes: list[str] = []
     labels: list[int] = []
-    with cache.progress_bar(len(VERBALIZERS), "label map", "verbalizer") as bar:
-        for verbalizer in VERBALIZERS:
+    with cache.progress_bar(len(_VERBALIZERS), "label map", "verbalizer") as bar:
+        for verbalizer in _VERBALIZERS:
             method = run.method(seed, verbalizer=verbalizer)
             task = method.sources["test"][index]
             classes = list(task.classes)
