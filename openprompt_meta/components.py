@@ -156,9 +156,11 @@ class MetaLearnerDeclaration(Declaration):
 
     Attributes:
         second_order: whether ``meta.first_order: false`` makes a difference.
+        learns_scalars: whether it learns what no inner step changes, such as a verbalizer's ``learn``.
     """
 
     second_order: bool = True
+    learns_scalars: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,6 +210,16 @@ def notes(config: RunConfig) -> list[str]:
             f"meta.first_order: false has no effect with meta.learner: {config.meta.learner}, which has no second "
             "derivatives."
         )
+    learned = config.verbalizer_section.learned if config.method_declaration.uses_verbalizer else ()
+    if learned and not config.method_declaration.trains_across_tasks:
+        found.append(
+            f"{config.verbalizer}.learn has no effect with method: {config.method}: nothing goes across tasks."
+        )
+    elif learned and not meta_learners()[config.meta.learner].learns_scalars:
+        found.append(
+            f"{config.verbalizer}.learn has no effect with meta.learner: {config.meta.learner}, which learns only what "
+            "is stepped inside a task."
+        )
     if config.meta.validate_every > config.meta.iterations:
         found.append(
             f"meta.validate_every = {config.meta.validate_every} is above meta.iterations = "

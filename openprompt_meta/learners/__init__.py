@@ -22,6 +22,7 @@ META_LEARNERS = (
         title="Reptile",
         implementation="openprompt_meta.learners.meta:ReptileLearner",
         second_order=False,
+        learns_scalars=False,
     ),
     MetaLearnerDeclaration(
         name="bmg", title="BMG", implementation="openprompt_meta.learners.meta:BmgLearner", config=BmgSection

@@ -316,3 +316,16 @@ def test_what_only_looks_odd_is_a_note_and_no_error(
     assert len(notes(config)) == 2
     assert "meta.min_gain has no effect" in caplog.text
     assert notes(RunConfig()) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "note"),
+    [
+        ("method: verbalizer", "learn has no effect with method: verbalizer"),
+        ("meta: {learner: reptile}", "learn has no effect with meta.learner: reptile"),
+    ],
+)
+def test_scalars_that_cannot_be_learned_are_a_note(keys: str, note: str, load: Callable[..., RunConfig]) -> None:
+    config = load(f"rep_verbalizer: {{learn: [temperature]}}\n{keys}")
+    assert [note in found for found in notes(config)] == [True]
+    assert notes(load("rep_verbalizer: {learn: [temperature]}")) == []
