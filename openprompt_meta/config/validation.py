@@ -213,12 +213,12 @@ def notes(config: RunConfig) -> list[str]:
     learned = config.verbalizer_section.learned if config.method_declaration.uses_verbalizer else ()
     if learned and not config.method_declaration.trains_across_tasks:
         found.append(
-            f"{config.verbalizer}.learn has no effect with method: {config.method}: nothing goes across tasks."
+            f"{config.verbalizer}.learn has no effect with method: {config.method}, which learns nothing across tasks."
         )
     elif learned and not meta_learners()[config.meta.learner].learns_scalars:
         found.append(
-            f"{config.verbalizer}.learn has no effect with meta.learner: {config.meta.learner}, which learns only what "
-            "is stepped inside a task."
+            f"{config.verbalizer}.learn has no effect with meta.learner: {config.meta.learner}, which learns what inner "
+            "steps change and nothing else."
         )
     if config.meta.validate_every > config.meta.iterations:
         found.append(
