@@ -66,7 +66,9 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     print("\nWithout training (accuracy on unseen classes, 95 % interval over tasks):")
     untrained = {}
     for title, keys in _WITHOUT_TRAINING.items():
-        untrained[title] = _accuracies(method(keys), meta.test_tasks, title)
+        without = method(keys)
+        without.start()
+        untrained[title] = _accuracies(without, meta.test_tasks, title)
         print(f"  {title:<42}{summarise_tasks(untrained[title])}")
     print(f"\nMeta-training prompts, {meta.iterations} iterations on other classes:")
     if Run(config, folder).train() is None:

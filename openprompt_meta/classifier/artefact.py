@@ -199,7 +199,9 @@ def _pool(path: Path, tensors: Tensors, config: RunConfig) -> Tensors:
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     expected = section.num_prompts, section.prompt_length
     prompts, keys = shapes.get("prompts", ()), shapes.get("keys", ())
-    if set(shapes) != {"prompts", "keys"} or prompts[:2] != expected or len(prompts) != 3 or keys[:1] != prompts[:1]:
+    names = {"prompts", "keys", *(["query_mean"] if section.attention == "cosine" else [])}
+    fitting = set(shapes) == names and prompts[:2] == expected and len(prompts) == 3 and keys[:1] == prompts[:1]
+    if not fitting or shapes.get("query_mean", keys[1:]) != keys[1:]:
         raise ArtefactError(
             f"{path} holds a pool of shapes {shapes}; the settings ask for {expected[0]} prompts of {expected[1]} "
             "positions."
@@ -364,7 +366,16 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 
 def _pool_module(config: RunConfig, tensors: Tensors) -> PromptPool:
     (number, length, value_dim), key_dim = tensors["prompts"].shape, tensors["keys"].shape[1]
-    pool = PromptPool(number, length, key_dim, value_dim, config.prompt_pool_template.top_n)
+    section = config.prompt_pool_template
+    pool = PromptPool(
+        number,
+        length,
+        key_dim,
+        value_dim,
+        section.top_n,
+        attention=section.attention,
+        attention_temperature=section.attention_temperature,
+    )
     pool.load_state_dict(dict(tensors), assign=True)
     return pool
 

@@ -24,6 +24,7 @@ from openprompt_meta.classifier.inputs import (
     checked_metrics,
     checked_texts,
     conflicting_texts,
+    kind_of,
 )
 from openprompt_meta.classifier.prediction import Explanation, Predictor
 from openprompt_meta.classifier.pretrained import Changes, MetaLearned, base_model_of, changed, fresh, of_run
@@ -256,7 +257,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         if classes is None:
             return self._take(self._learned(*self._checked(texts, labels), label_words))
         known = checked_labels(classes)
-        examples = self._checked(texts, labels) if len(texts) or len(labels) else ([], [])
+        zero_shot = all(given is None or (isinstance(given, list | tuple) and not given) for given in (texts, labels))
+        examples = ([], []) if zero_shot else self._checked(texts, labels)
         unknown = [label for label in dict.fromkeys(examples[1]) if label not in known]
         if unknown:
             raise DataError(f"Labels {unknown[:8]} are not among the classes {known[:20]}.")
@@ -293,10 +295,10 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         all_texts, all_labels = self._checked([*old_texts, *new_texts], [*old_labels, *new_labels])
         if label_words is not None:
             words = {**(words or {}), **{str(name): given for name, given in label_words.items()}}
-        if len(set(all_labels)) < 2:
+        known = () if self._task is None else self._task.classes  # some of them by their words alone
+        if len({*all_labels, *known}) < 2:
             self._examples = (all_texts, all_labels, words)
             return self
-        known = () if self._task is None else self._task.classes  # some of them by their words alone
         return self._take(self._learned(all_texts, all_labels, words, known))
 
     def _take(self, task: FittedTask) -> MetaPromptClassifier:
@@ -345,7 +347,13 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}.")
+        if labels and known and kind_of(labels[0]) != kind_of(known[0]):
+            raise DataError(
+                f"Labels are of mixed type: {labels[0]!r} and the class {known[0]!r}. Make them all the same."
+            )
         classes = tuple(sorted({*labels, *known}))
+        if not labels and len(classes) < 2:
+            raise DataError(f"A classifier needs at least two classes; got {list(classes)}. Name more of them.")
         if len(classes) < 2:
             raise DataError(
                 f"All examples are of one class, {classes[0]!r}; a classifier needs at least two classes. "

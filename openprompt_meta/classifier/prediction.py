@@ -24,6 +24,7 @@ from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.methods.building import verbalizer_of
 from openprompt_meta.methods.language_model import build_classifier
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
+from openprompt_meta.verbalizers.names import NameVerbalizer
 
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
@@ -182,8 +183,10 @@ class Predictor:
         soft = hand_crafted = None
         if isinstance(verbalizer, MixedVerbalizer):
             soft = verbalizer.soft_log_probabilities(features).exp()[0].tolist()
-            if verbalizer.hand_crafted is not None and logits is not None:
-                hand_crafted = verbalizer.hand_crafted.process_logits(logits).exp()[0].tolist()
+            if verbalizer.hand_crafted is not None:
+                hand_crafted = verbalizer.hand_crafted.log_probabilities(features, logits).exp()[0].tolist()
+        elif isinstance(verbalizer, NameVerbalizer):
+            hand_crafted = verbalizer.log_probabilities(features, logits).exp()[0].tolist()
         probabilities = verbalizer.log_probabilities(features, logits).exp()[0].cpu()
         return tuple(
             ClassProbability(

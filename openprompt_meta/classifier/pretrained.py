@@ -190,9 +190,10 @@ def changed(config: RunConfig, changes: Changes) -> RunConfig:
             "so it centres over the support set, if at all, and assigns no texts to classes."
         )
         section = config.verbalizer_section.model_dump()
-        if section["centring"] == "transductive":
+        if section.get("centring") == "transductive":
             values[f"{config.verbalizer}.centring"] = "support"
-        values[f"{config.verbalizer}.assignment_rounds"] = 0
+        if section.get("assignment_rounds"):
+            values[f"{config.verbalizer}.assignment_rounds"] = 0
     return config.with_values({**values, "plm.dropout": False})
 
 
@@ -219,12 +220,11 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
             f"The run {os.fspath(folder)} has no best checkpoint for seed {chosen} yet. Go on with: "
             f"openprompt-meta resume {os.fspath(folder)}"
         )
-    config = changed(config, changes)
+    config = changed(with_learned_scalars(config, checkpoint), changes)
     base = load_base_model(config)
     with base.tokenizing:
         pool = _new_template(base, config).pool
     progress = load_pool(checkpoint, pool)
-    config = with_learned_scalars(config, checkpoint)
     versions = _for_people(run.versions_file)
     origin = {
         "dataset": config.dataset.name,

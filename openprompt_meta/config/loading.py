@@ -308,7 +308,6 @@ RECOMMENDED: Mapping[str, Any] = {
         "name_weight": 1.0,
         "temperature": 10.0,
         "learn": ["name_weight", "temperature"],
-        "mix_lambda": 1.0,
     },
     "meta": {
         "inner_steps": 0,

@@ -217,8 +217,8 @@ def notes(config: RunConfig) -> list[str]:
         )
     elif learned and not meta_learners()[config.meta.learner].learns_scalars:
         found.append(
-            f"{config.verbalizer}.learn has no effect with meta.learner: {config.meta.learner}, which learns what inner "
-            "steps change and nothing else."
+            f"{config.verbalizer}.learn has no effect with meta.learner: {config.meta.learner}, which learns only "
+            "what inner steps change."
         )
     if config.meta.validate_every > config.meta.iterations:
         found.append(

@@ -208,7 +208,8 @@ class InPlace(Adapter):
         """Let one task have the parameters."""
         (verbalizer,) = tasks.verbalizers  # the parameters can serve one task at a time
         steps = list(self._steps)
-        scalars = {id(parameter) for parameter in self.outer_only}
+        # Scalars of a verbalizer are no task's own: what stepped them here would reach the tasks after this one.
+        scalars = {id(parameter) for parameter in (verbalizer.scalars.parameters() if verbalizer.scalars else ())}
         own = [
             parameter
             for parameter in verbalizer.parameters()

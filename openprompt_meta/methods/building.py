@@ -89,7 +89,7 @@ def meta_learner(
     scalars = list(base.classifier.verbalizer.scalars.parameters()) if config.verbalizer_section.learned else []
     if scalars:
         own = [{"params": list(learned.parameters())}] if groups is None else parameters
-        parameters = [*own, {"params": scalars, "lr": meta.scalar_lr}]
+        parameters = [*own, {"params": scalars, "lr": meta.scalar_lr, "weight_decay": 0.0}]
         learned = TunedParameters(
             {"verbalizer": base.classifier.verbalizer.scalars},
             dict(learned.named_buffers()),

@@ -194,9 +194,12 @@ def _read_or_empty(file: Path) -> dict[str, Any]:
 def pool_of(method: Method) -> PromptPool:
     """The method's pool; a :class:`RunError` if what it learned is something else."""
     learned = method.learner.meta_parameters if isinstance(method.learner, MetaLearner) else None
-    if not isinstance(learned, PromptPool):
-        raise RunError(f"This figure looks into a prompt pool; the run has learned a {type(learned).__name__}.")
-    return learned
+    classifier = method.classifier
+    frozen = classifier is not None and not any(p.requires_grad for p in classifier.plm.parameters())
+    if learned is not None and frozen:  # the pool, with the verbalizer's scalars or without
+        pool: PromptPool = method.template.pool
+        return pool
+    raise RunError(f"This figure looks into a prompt pool; the run has learned a {type(learned).__name__}.")
 
 
 def meta_learner_of(method: Method) -> GradientLearner:

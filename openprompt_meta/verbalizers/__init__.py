@@ -51,6 +51,8 @@ class SoftVerbalizerSection(VerbalizerSection):
 
     def problems(self, name: str) -> Iterator[Problem]:
         """Scalars that this verbalizer has not, or that cannot be learned from where they start."""
+        if len(set(self.learn)) < len(self.learn):
+            yield Problem(f"{name}.learn", f"got {self.learn}, expected none of them twice.")
         for scalar in self.learn:
             value = getattr(self, scalar, None)
             if value is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openprompt_meta.errors import VerbalizerError
@@ -35,16 +36,14 @@ def check_mix_lambda(mix_lambda: float) -> float:
     return float(mix_lambda)
 
 
-def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float | Tensor) -> Tensor:
+def mix_log_probabilities(hand_crafted: Tensor, soft: Tensor, mix_lambda: float) -> Tensor:
     """log((1 - λ) exp(hand_crafted) + λ exp(soft)), without ever leaving log space.
 
     Args:
         hand_crafted: log-probabilities ``[B, C]``.
         soft: log-probabilities ``[B, C]``.
-        mix_lambda: λ, with gradient if it is learned; at 0 and 1 the one side is returned as it is.
+        mix_lambda: λ; at 0 and 1 the one side is returned as it is.
     """
-    if isinstance(mix_lambda, Tensor):
-        return torch.logaddexp(hand_crafted + (-mix_lambda).log1p(), soft + mix_lambda.log())
     if mix_lambda == 0.0:
         return hand_crafted
     if mix_lambda == 1.0:
@@ -82,6 +81,8 @@ class LearnedScalars(nn.Module):
     def __init__(self, start: Mapping[str, float], learn: Sequence[str] = ()) -> None:
         super().__init__()
         self._fixed = {name: float(value) for name, value in start.items()}
+        if len(set(learn)) < len(learn):
+            raise VerbalizerError(f"learn: {list(learn)} names a scalar twice.")
         for name in learn:
             if name not in start:
                 raise VerbalizerError(f"learn: {name!r} cannot be learned here; {', '.join(start)} can.")
@@ -191,6 +192,11 @@ class MixedVerbalizer(EpisodicVerbalizer):
         if self.hand_crafted is not None:
             self.hand_crafted.begin_task(classes, label_words)
 
+    def detach_fit(self) -> None:
+        """Let no gradient flow through the hand-crafted part's names either."""
+        if self.hand_crafted is not None:
+            self.hand_crafted.detach_fit()
+
     def gather_outputs(self, outputs: Any) -> Tensor | tuple[Tensor, Tensor]:
         """Hidden states, and vocabulary logits if they are needed."""
         self.read_names_again()
@@ -226,6 +232,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
             raise VerbalizerError(f"{type(self).__name__} with mix_lambda < 1 needs vocabulary logits.")
         words = self.hand_crafted.log_probabilities(features, logits)
         mix_lambda = self.mix_lambda
-        if not isinstance(mix_lambda, Tensor) and mix_lambda == 0.0:
-            return words
-        return mix_log_probabilities(words, soft(), mix_lambda)
+        if isinstance(mix_lambda, Tensor):  # from its logit, which has a gradient however near to 1 it comes
+            logit = self.learned_scalars.get_parameter("mix_lambda")
+            return torch.logaddexp(words + F.logsigmoid(-logit), soft() + F.logsigmoid(logit))
+        return words if mix_lambda == 0.0 else mix_log_probabilities(words, soft(), mix_lambda)

@@ -118,6 +118,7 @@ class NameVerbalizer(EpisodicVerbalizer):
         return (self.temperature * similarity).log_softmax(dim=-1)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        self._names.value = None  # of a task that this replaces
         # A buffer without a size yet takes that of the saved one.
         saved = state_dict.get(prefix + "name_features")
         self.name_features = None if saved is None else torch.empty_like(saved)

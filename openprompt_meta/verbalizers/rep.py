@@ -45,9 +45,9 @@ class RepVerbalizer(MixedVerbalizer):
         similarity: ``cosine``, or ``euclidean`` (minus the distance), as the paper's footnote allows.
         temperature: ρ; large makes predictions one-hot, small makes them uniform.
         inner_temperature: ρ for the support set itself in an inner loop; ``temperature`` if ``None``.
-        centring: subtract a mean from all features first: ``none`` (the paper), that of the ``support`` set, or
-            that of support and the batch under prediction together (``transductive``: predictions then depend on
-            the other texts of the batch, so report them apart).
+        centring: subtract a mean from all features first: ``none`` (the paper), that of the ``support`` set (names
+            included, if they count), or that of support and the batch under prediction together (``transductive``:
+            predictions then depend on the other texts of the batch, so report them apart).
         name_weight: w, how many examples the words of a class count as; 0 leaves them out, as the paper does.
         leave_one_out: in an inner loop, leave each support text out of the label embedding it is compared with; not
             possible for the only example of a class without a name, which stays in.
@@ -173,7 +173,7 @@ class RepVerbalizer(MixedVerbalizer):
         """
         number = self._number_of_classes()
         if self.uses_names and len(labels) == 0:
-            self._support_labels = labels.long()
+            self._support_labels = labels.to(features.device).long()
         elif self.uses_names:
             self._support_labels = labels_that_fit(features, labels, number)
         else:
@@ -185,6 +185,7 @@ class RepVerbalizer(MixedVerbalizer):
 
     def detach_fit(self) -> None:
         """Keep the averages, but let no gradient flow through them from here on."""
+        super().detach_fit()
         if self._support.value is not None:
             sums, counts = self._support.value
             self._support.value = sums.detach(), counts.detach()
@@ -241,16 +242,19 @@ class RepVerbalizer(MixedVerbalizer):
 
     def soft_log_probabilities(self, features: Tensor) -> Tensor:
         """``softmax(ρ · similarity)`` in log space, ``[B, C]``."""
-        sums, counts = self._statistics()
-        for _ in range(self.assignment_rounds):
-            shares = self._scores(features, sums, counts, self.assignment_temperature).softmax(dim=-1)  # [B, C]
-            own, number = self._statistics()
-            sums, counts = own + shares.T @ features, number + shares.sum(dim=0)
-        return self._scores(features, sums, counts, self.temperature).log_softmax(dim=-1)
-
-    def _scores(self, features: Tensor, sums: Tensor, counts: Tensor, temperature: float | Tensor) -> Tensor:
-        """``ρ · similarity`` with label embeddings, ``[B, C]``; minus infinity for a class that has none."""
+        own, number = sums, counts = self._statistics()
         centre = self._centre(features, sums, counts)
+        for _ in range(self.assignment_rounds):
+            shares = self._scores(features, sums, counts, centre, self.assignment_temperature).softmax(
+                dim=-1
+            )  # [B, C]
+            sums, counts = own + shares.T @ features, number + shares.sum(dim=0)
+        return self._scores(features, sums, counts, centre, self.temperature).log_softmax(dim=-1)
+
+    def _scores(
+        self, features: Tensor, sums: Tensor, counts: Tensor, centre: Tensor, temperature: float | Tensor
+    ) -> Tensor:
+        """``ρ · similarity`` with label embeddings, ``[B, C]``; minus infinity for a class that has none."""
         label_embeddings = _means(sums, counts) - centre
         scores = temperature * self._similarity(features - centre, label_embeddings)
         return scores.masked_fill(counts == 0, -torch.inf)
@@ -274,13 +278,20 @@ class RepVerbalizer(MixedVerbalizer):
     def _soft_support_log_probabilities(self, features: Tensor) -> Tensor:
         temperature = self.temperature if self.inner_temperature is None else self.inner_temperature
         sums, counts = self._statistics()
-        scores = self._scores(features, sums, counts, temperature)
+        centre = self._centre(features, sums, counts)
+        scores = self._scores(features, sums, counts, centre, temperature)
         if self.leave_one_out and self._support_labels is not None:
-            scores = self._without_itself(scores, features, sums, counts, temperature)
+            scores = self._without_itself(scores, features, sums, counts, centre, temperature)
         return scores.log_softmax(dim=-1)
 
     def _without_itself(
-        self, scores: Tensor, features: Tensor, sums: Tensor, counts: Tensor, temperature: float | Tensor
+        self,
+        scores: Tensor,
+        features: Tensor,
+        sums: Tensor,
+        counts: Tensor,
+        centre: Tensor,
+        temperature: float | Tensor,
     ) -> Tensor:
         """The scores with each support text compared with its own class as the others have it."""
         labels = self._support_labels
@@ -289,7 +300,6 @@ class RepVerbalizer(MixedVerbalizer):
         alone = others <= 1e-6
         kept = torch.where(alone.unsqueeze(-1), sums[labels], sums[labels] - features)
         number = torch.where(alone, counts[labels], others)
-        centre = self._centre(features, sums, counts)
         own = _means(kept, number) - centre  # [n, d_o]
         compared = temperature * self._similarity(features - centre, own.unsqueeze(1))  # [n, 1]
         return scores.scatter(1, labels.unsqueeze(1), compared)
@@ -339,6 +349,7 @@ class RepVerbalizer(MixedVerbalizer):
         return (sums.sum(dim=0) + features.sum(dim=0)) / (counts.sum() + len(features))
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        self._support.value = self._names.value = self._support_labels = None  # of a task that this replaces
         # Buffers without a size yet take that of the saved ones; those not saved were empty.
         for name in _BUFFERS:
             saved = state_dict.get(prefix + name)

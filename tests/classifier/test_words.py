@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from openprompt_meta import MetaPromptClassifier
+from openprompt_meta import MetaPromptClassifier, PromptPoolTemplate, load_mlm
+from openprompt_meta.encoder.wrapping import wrap_texts
 from openprompt_meta.errors import DataError
 from openprompt_meta.runs.run import Run
 from tests.helpers.few_texts import LABELS, TEXTS
@@ -50,8 +51,11 @@ def test_a_class_may_lack_examples_and_get_them_later(run: Path) -> None:
     classifier.partial_fit(["an aria in the evening"], ["opera"])
     assert classifier.task_.counts[list(classifier.classes_).index("opera")] == 1
     only = MetaPromptClassifier.from_run(run).fit([], [], classes=["weather", "opera"])
+    before = only.predict_proba(TEXTS)
     only.partial_fit(["rain"], ["weather"])
     assert list(only.classes_) == ["opera", "weather"]
+    assert only.task_.counts == [0, 1]
+    assert not (only.predict_proba(TEXTS) == before).all()
 
 
 def test_a_classifier_without_examples_is_saved_and_loaded(run: Path, tmp_path: Path) -> None:
@@ -75,3 +79,51 @@ def test_classes_without_examples_need_a_verbalizer_that_reads_words(tiny_run: P
         classifier.fit(TEXTS, LABELS, classes=[*set(LABELS), "opera"])
     with pytest.raises(DataError, match="are not among the classes"):
         classifier.fit(TEXTS, LABELS, classes=["opera", "weather"])
+
+
+def test_what_makes_no_classes_is_refused_in_a_sentence(run: Path) -> None:
+    classifier = MetaPromptClassifier.from_run(run)
+    with pytest.raises(DataError, match="at least two classes"):
+        classifier.fit([], [], classes=["weather"])
+    with pytest.raises(DataError, match="at least two classes"):
+        classifier.fit([], [], classes=[])
+    classifier.fit(None, None, classes=[0, 1])
+    with pytest.raises(DataError, match="mixed type"):
+        classifier.partial_fit(["rain", "sun"], ["a", "b"])
+
+
+def test_an_explanation_shows_what_the_words_give(run: Path) -> None:
+    words = MetaPromptClassifier.from_run(run, mix_lambda=None).fit(TEXTS, LABELS).explain(TEXTS[0])
+    assert all(one.hand_crafted is None for one in words.classes)
+
+
+@pytest.mark.parametrize("attention", [{"attention": "cosine", "keys": "kmeans"}, {"attention_temperature": 0.5}])
+def test_a_pool_with_another_attention_is_saved_and_loaded(
+    attention: dict[str, object],
+    tiny_mlm_folder: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    keys = {f"prompt_pool_template.{name}": value for name, value in attention.items()}
+    config = (
+        small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
+        .with_values(
+            {**keys, "meta.iterations": 2, "rep_verbalizer.mix_lambda": 0.5, "rep_verbalizer.learn": ["mix_lambda"]}
+        )
+        .with_values({"rep_verbalizer.words_read_by": "encoder"})
+    )
+    assert Run(config, tmp_path / "run", show_progress=False).train() is not None
+    classifier = MetaPromptClassifier.from_run(tmp_path / "run").fit(TEXTS, LABELS)
+    classifier.save_pretrained(tmp_path / "saved")
+    loaded = MetaPromptClassifier.from_pretrained(tmp_path / "saved")
+    assert (loaded.predict_proba(TEXTS) == classifier.predict_proba(TEXTS)).all()
+    assert all(one.hand_crafted is not None for one in loaded.explain(TEXTS[0]).classes)
+    base = load_mlm(tiny_mlm_folder("bert"))
+    template = PromptPoolTemplate.from_pretrained(tmp_path / "saved", base.model, base.tokenizer)
+    expected = loaded.explain(TEXTS[0]).attention
+    batch = wrap_texts([TEXTS[0]], template, base.wrapper(tokenizer=base.tokenizer, max_seq_length=48)).batch([0])
+    assert torch.allclose(template.attention_weights(batch)[0], torch.tensor(expected), atol=1e-6)
+    # The caller's λ goes before the one that was learned.
+    assert (
+        MetaPromptClassifier.from_run(tmp_path / "run", mix_lambda=0.2).meta_learned.config.rep_verbalizer.mix_lambda
+        == 0.2
+    )

@@ -51,6 +51,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.attention": "cosine",
         "prompt_pool_template.keys": "kmeans",
     },
+    "names kept from the last inner step": {
+        "rep_verbalizer.mix_lambda": 0.6,
+        "rep_verbalizer.words_read_by": "encoder",
+        "rep_verbalizer.name_weight": 1.5,
+        "meta.label_embeddings": "last_inner_step",
+    },
     "WARP of means": {
         "verbalizer": "warp_verbalizer",
         "warp_verbalizer.mix_lambda": 0.5,

@@ -11,6 +11,9 @@ import torch
 
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config.schema import RunConfig
+from openprompt_meta.data.loading import open_dataset
+from openprompt_meta.methods.language_model import load_language_model
+from openprompt_meta.methods.method import build_method
 from openprompt_meta.runs.checkpoint import read_scalars
 from openprompt_meta.runs.run import Run
 from tests.helpers.small_runs import assert_same_run, cut_after, small_config, write_data
@@ -85,3 +88,11 @@ def test_other_meta_learners_take_them_along(config: RunConfig, learner: str, tm
     learned = read_scalars(tmp_path / "run/seed-0/checkpoints/last.safetensors")
     moved = abs(learned["temperature"] - 10) > 1e-4
     assert moved == (learner == "bmg")  # Reptile learns by displacement, and scalars are not stepped inside a task
+
+
+def test_a_task_leaves_them_to_the_next_as_they_were(config: RunConfig) -> None:
+    config = config.with_values({"method": "verbalizer", "verbalizer_tuning.lr": 0.01})
+    method = build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
+    task = method.sources["test"][0]
+    first, again = (method.learner.evaluate(task, 3) for _ in range(2))
+    assert first.loss == again.loss

@@ -10,7 +10,7 @@ import torch
 
 from openprompt_meta import read_names_with
 from openprompt_meta.errors import VerbalizerError
-from openprompt_meta.verbalizers.mixed import LearnedScalars, mix_log_probabilities
+from openprompt_meta.verbalizers.mixed import LearnedScalars
 from openprompt_meta.verbalizers.names import NameVerbalizer
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 from openprompt_meta.verbalizers.warp import WarpVerbalizer
@@ -222,14 +222,48 @@ def test_learned_scalars_start_where_they_are_told_and_are_shared_by_the_verbali
     assert copy.deepcopy(verbalizer).scalars is not verbalizer.scalars
 
 
-def test_mixing_by_a_learned_lambda_is_mixing_by_its_value():
-    one, two = torch.randn(3, 4).log_softmax(-1), torch.randn(3, 4).log_softmax(-1)
-    assert torch.allclose(mix_log_probabilities(one, two, torch.tensor(0.3)), mix_log_probabilities(one, two, 0.3))
+def test_mixing_by_a_learned_lambda_is_mixing_by_its_value_however_near_to_one(tiny):
+    support, labels, names, query = data()
+    options = {"mix_lambda": 0.3, "words_read_by": "encoder"}
+    learned = fitted(support, labels, names, **options, learn=["mix_lambda"])
+    fixed = fitted(support, labels, names, **options)
+    assert torch.allclose(learned.log_probabilities(query, None), fixed.log_probabilities(query, None), atol=1e-6)
+    with torch.no_grad():
+        learned.scalars.mix_lambda.fill_(60.0)
+    learned.log_probabilities(query, None)[:, 0].sum().backward()
+    assert learned.scalars.mix_lambda.grad.isfinite()
+
+
+@pytest.mark.parametrize("centring", ["support", "transductive"])
+def test_the_centre_is_that_of_before_the_rounds(centring):
+    support, labels, names, query = data()
+    found = fitted(support, labels, names, centring=centring, assignment_rounds=2).log_probabilities(query, None)
+    centre = support.mean(dim=0) if centring == "support" else torch.cat([support, query]).mean(dim=0)
+    moved = fitted(support - centre, labels, names, assignment_rounds=2).log_probabilities(query - centre, None)
+    assert torch.allclose(found, moved, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", [RepVerbalizer, NameVerbalizer])
+def test_what_is_loaded_replaces_what_was_fitted(kind):
+    support, labels, names, query = data()
+    options = {"name_weight": 1.0} if kind is RepVerbalizer else {}
+    verbalizers = []
+    for shift in (0.0, 2.0):
+        verbalizer = kind(**options).double()
+        verbalizer.begin_task(NAMES)
+        verbalizer.fit_names(names - shift, torch.arange(3))
+        verbalizer.fit_support(support - shift, None, labels)
+        verbalizers.append(verbalizer)
+    one, two = verbalizers
+    assert not torch.allclose(one.log_probabilities(query, None), two.log_probabilities(query, None))
+    one.load_state_dict(two.state_dict())
+    assert torch.equal(one.log_probabilities(query, None), two.log_probabilities(query, None))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"learn": ["temperature", "temperature"]}, "names a scalar twice"),
         ({"learn": ["rho"]}, "learn: 'rho' cannot be learned here"),
         ({"learn": ["name_weight"]}, "name_weight starts from 0; to be learned it must lie above 0"),
         ({"learn": ["mix_lambda"]}, "mix_lambda starts from 1; to be learned it must lie strictly between 0 and 1"),

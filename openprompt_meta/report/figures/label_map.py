@@ -120,10 +120,13 @@ def _adapted(method: Any, task: Task, steps: int) -> tuple[np.ndarray, np.ndarra
             adaptation.step()
         pool = adaptation.pools[0]
         with torch.no_grad():
-            support, query = learner.inner_loop.encode(
-                classifier.prepare([task.support, task.query]), [pool, pool], [verbalizer, verbalizer]
+            batches = [task.support, task.query, *([] if task.names is None else [task.names])]
+            support, query, *names = learner.inner_loop.encode(
+                classifier.prepare(batches), [pool] * len(batches), [verbalizer] * len(batches)
             )
             if learner.inner_loop.label_embeddings == "adapted" or steps == 0:
+                if task.names is not None:
+                    verbalizer.fit_names(names[0].features, task.names["label"])
                 verbalizer.fit_support(support.features, support.logits, task.support["label"])
             predicted = verbalizer.log_probabilities(query.features, query.logits)
             features = torch.cat([support.features, query.features])
