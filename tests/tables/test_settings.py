@@ -23,7 +23,7 @@ from openprompt_meta.tables.cells import (
     cell_config,
     cells_of,
     check_overrides,
-    digest,
+    config_digest,
 )
 from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
 from tests.helpers.small_runs import small_config, write_data
@@ -105,14 +105,14 @@ def test_the_command_offers_every_table() -> None:
 
 def test_a_digest_tells_configurations_apart_and_nothing_else() -> None:
     config = RunConfig()
-    assert digest(config) == digest(RunConfig())
+    assert config_digest(config) == config_digest(RunConfig())
     others = [
         config.with_values({"meta.inner_lr": 0.2}),
         config.with_values({"meta.outer_lr": 0.2}),
         config.model_copy(update={"method": "metaprompting"}),
         config.with_values({"run.seeds": [1]}),
     ]
-    assert len({digest(one) for one in [config, *others]}) == 5
+    assert len({config_digest(one) for one in [config, *others]}) == 5
 
 
 class Forbidden:
