@@ -190,6 +190,16 @@ def _band(panel: Any, rows: list[list[float]], colour: str, marker: str, line: s
     panel.plot(steps, values.mean(axis=0), line, marker=marker, ms=4, color=colour, label=name)
 
 
+def _takes_inner_steps(runs: Sequence[FinishedRun]) -> bool:
+    configs = [run.config for run in runs]
+    return any(c.meta.inner_steps_eval > 0 or not c.method_declaration.trains_across_tasks for c in configs)
+
+
 INNER_LOOP = FigureKind(
-    "inner-loop", "Inner loop", "What does adaptation to a task do?", InnerLoopCurves, _measure_inner_loop
+    "inner-loop",
+    "Inner loop",
+    "What does adaptation to a task do?",
+    InnerLoopCurves,
+    _measure_inner_loop,
+    fits=_takes_inner_steps,
 )
