@@ -198,7 +198,6 @@ class InPlace(Adapter):
         self._pool = pool
         self._steps = list(steps)
         self._with_verbalizer = with_verbalizer
-        self.outer_only: Sequence[nn.Parameter] = ()  # learned across tasks, and never stepped inside one
         self._parameters = [parameter for part in steps for parameter in part.parameters]
         self._start = Weights(self._parameters)
         self._halfway = Weights(self._parameters)
@@ -208,13 +207,10 @@ class InPlace(Adapter):
         """Let one task have the parameters."""
         (verbalizer,) = tasks.verbalizers  # the parameters can serve one task at a time
         steps = list(self._steps)
-        # Scalars of a verbalizer are no task's own: what stepped them here would reach the tasks after this one.
-        scalars = {id(parameter) for parameter in (verbalizer.scalars.parameters() if verbalizer.scalars else ())}
-        own = [
-            parameter
-            for parameter in verbalizer.parameters()
-            if parameter.requires_grad and id(parameter) not in scalars
-        ]
+        # Its scalars are no task's own: they are learned across tasks, and never stepped inside one.
+        scalars = list(verbalizer.scalars.parameters()) if verbalizer.scalars else []
+        shared = {id(parameter) for parameter in scalars}
+        own = [one for one in verbalizer.parameters() if one.requires_grad and id(one) not in shared]
         if self._with_verbalizer is not None and own:
             steps.append(InnerSteps(own, *self._with_verbalizer))
         gradients = [parameter.grad for parameter in self._parameters]  # of the tasks before, in a meta-batch
@@ -222,9 +218,7 @@ class InPlace(Adapter):
             parameter.grad = None
         with self._start.put_back():
             try:
-                yield _Adapted(
-                    self._pool, self._parameters, steps, self._start, self._halfway, gradients, self.outer_only
-                )
+                yield _Adapted(self._pool, self._parameters, steps, self._start, self._halfway, gradients, scalars)
             finally:
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
                     parameter.grad = gradient
@@ -239,7 +233,7 @@ class _Adapted(Adaptation):
         start: Weights,
         halfway: Weights,
         gradients: list[Tensor | None],
-        outer_only: Sequence[nn.Parameter],
+        scalars: Sequence[nn.Parameter],
     ) -> None:
         self._pool = pool
         self._parameters = parameters
@@ -247,7 +241,7 @@ class _Adapted(Adaptation):
         self._start = start
         self._halfway = halfway
         self._gradients = gradients
-        self._outer_only = outer_only
+        self._scalars = scalars
 
     @property
     def pools(self) -> Sequence[PromptPool]:
@@ -263,10 +257,10 @@ class _Adapted(Adaptation):
             yield
 
     def learn_from(self, loss: Tensor) -> None:
-        found = torch.autograd.grad(loss, [*self._parameters, *self._outer_only], allow_unused=True)
+        found = torch.autograd.grad(loss, [*self._parameters, *self._scalars], allow_unused=True)
         for i, (parameter, gradient) in enumerate(zip(self._parameters, found, strict=False)):
             self._add(i, with_layout_of(parameter, gradient))
-        for parameter, gradient in zip(self._outer_only, found[len(self._parameters) :], strict=True):
+        for parameter, gradient in zip(self._scalars, found[len(self._parameters) :], strict=True):
             if gradient is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 

@@ -113,12 +113,14 @@ class TaskBatch:
         return TaskBatch(self._learner, self.tasks, [verbalizer.clone() for verbalizer in self.verbalizers])
 
     @cached_property
+    def _names(self) -> list[Batch]:
+        """The names of each task's classes; none if the verbalizer reads none."""
+        return [task.names for task in self.tasks if task.names is not None]
+
+    @cached_property
     def _examples(self) -> list[Batch]:
-        """What is learned from: the support sets, then the names if there are any."""
-        return [
-            *(task.support for task in self.tasks),
-            *(task.names for task in self.tasks if task.names is not None),
-        ]
+        """What is learned from: the support sets, then the names."""
+        return [*(task.support for task in self.tasks), *self._names]
 
     @cached_property
     def _prepared(self) -> Any:
@@ -135,9 +137,11 @@ class TaskBatch:
 
     def _take_names(self, readings: Sequence[EncoderOutput]) -> None:
         """Hand each verbalizer the features of its classes' names; ``readings`` are of :attr:`_examples`."""
-        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings[len(self.tasks) :], strict=False):
-            if task.names is not None:
-                verbalizer.fit_names(reading.features, task.names["label"])
+        if self._names:
+            for verbalizer, names, reading in zip(
+                self.verbalizers, self._names, readings[len(self.tasks) :], strict=True
+            ):
+                verbalizer.fit_names(reading.features, names["label"])
 
     def support_losses(self, pools: Sequence[PromptPool], step: int = 0) -> list[Tensor]:
         """-log P of each support set under its pool, the verbalizer being fitted to it on the way.
@@ -152,7 +156,7 @@ class TaskBatch:
         readings = self._encode(self._prepared, pools, len(self._examples))
         self._take_names(readings)
         losses = []
-        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings, strict=False):
+        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings[: len(self.tasks)], strict=True):
             loss = self._support_loss(task, verbalizer, reading)
             _require_finite(loss, task, f"inner step {step + 1}")
             losses.append(loss)

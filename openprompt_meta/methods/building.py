@@ -17,7 +17,7 @@ from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
-from openprompt_meta.learners.adapters import Adapter, InPlace
+from openprompt_meta.learners.adapters import Adapter
 from openprompt_meta.learners.inner import InnerLoop
 from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import new_optimizer
@@ -86,17 +86,16 @@ def meta_learner(
     """
     meta = config.meta
     parameters: Any = learned.parameters() if groups is None else [dict(group) for group in groups]
-    scalars = list(base.classifier.verbalizer.scalars.parameters()) if config.verbalizer_section.learned else []
-    if scalars:
+    verbalizer: EpisodicVerbalizer = base.classifier.verbalizer
+    scalars = list(verbalizer.scalars.parameters()) if verbalizer.scalars else []
+    if scalars and verbalizer.scalars:
         own = [{"params": list(learned.parameters())}] if groups is None else parameters
         parameters = [*own, {"params": scalars, "lr": meta.scalar_lr, "weight_decay": 0.0}]
         learned = TunedParameters(
-            {"verbalizer": base.classifier.verbalizer.scalars},
+            {"verbalizer": verbalizer.scalars},
             dict(learned.named_buffers()),
             **dict(learned.named_parameters()),
         )
-        if isinstance(adapter, InPlace):
-            adapter.outer_only = scalars
     optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
     declaration = meta_learners()[meta.learner]
     learner: GradientLearner = declaration.load()(
