@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -80,8 +80,22 @@ class InnerLoop:
         with matmul_precision(self.products, self.classifier.plm.device):
             return self.classifier.encode(prepared, pools, verbalizers)
 
-    def open(self, tasks: Sequence[Task]) -> TaskBatch:
-        """Begin tasks: lay out their texts, and tell a verbalizer of each of its classes."""
+    def known_features(self) -> KnownFeatures | None:
+        """Where to keep what is read of texts while the pool stays as it is.
+
+        There is nothing to keep if verbalizers look at words' logits, which differ from task to task. The plain engine
+        reads every text of every task, as OpenPrompt does.
+        """
+        reads_all = self.tokens_at_once == 0 or self.classifier.verbalizer.needs_vocabulary_head
+        return None if reads_all else KnownFeatures()
+
+    def open(self, tasks: Sequence[Task], known: KnownFeatures | None = None) -> TaskBatch:
+        """Begin tasks: lay out their texts, and tell a verbalizer of each of its classes.
+
+        Args:
+            tasks: of one source if features are kept.
+            known: features of texts that need not be read again.
+        """
         if not self._verbalizers:
             self._verbalizers.append(self.classifier.verbalizer)
         while len(self._verbalizers) < len(tasks):
@@ -90,7 +104,41 @@ class InnerLoop:
         for task, verbalizer in zip(tasks, verbalizers, strict=True):
             with task_randomness(self.seed, task):
                 verbalizer.begin_task(task.classes, task.label_words)
-        return TaskBatch(self, tasks, verbalizers)
+        return TaskBatch(self, tasks, verbalizers, known)
+
+
+class KnownFeatures:
+    """Features of a source's texts as one pool shows them, so that no text is read twice."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], Tensor] = {}
+
+    def of(
+        self,
+        batches: Sequence[Batch],
+        texts: Sequence[Sequence[tuple[str, int]]],
+        read: Callable[[Sequence[Batch]], Sequence[EncoderOutput]],
+    ) -> list[EncoderOutput]:
+        """What ``read`` would give for the batches; it is called for the texts that it was not called for before.
+
+        Args:
+            batches: wrapped.
+            texts: for each batch, which text each of its rows is.
+            read: reads batches.
+        """
+        new: list[Batch] = []
+        asked: dict[tuple[str, int], None] = {}  # in their order
+        for batch, own in zip(batches, texts, strict=True):
+            before = len(asked)
+            rows = [row for row, key in enumerate(own) if key not in self._known and key not in asked]
+            asked.update((own[row], None) for row in rows)
+            if len(asked) > before:
+                chosen = torch.tensor(rows, device=batch["attention_mask"].device)
+                new.append({key: value[chosen] for key, value in batch.items()})
+        if new:
+            features = torch.cat([reading.features for reading in read(new)])
+            self._known.update(zip(asked, features, strict=True))
+        return [EncoderOutput(torch.stack([self._known[key] for key in own]), None) for own in texts]
 
 
 class TaskBatch:
@@ -103,14 +151,22 @@ class TaskBatch:
     The verbalizers belong to the inner loop: opening other tasks ends these.
     """
 
-    def __init__(self, learner: InnerLoop, tasks: Sequence[Task], verbalizers: Sequence[EpisodicVerbalizer]) -> None:
+    def __init__(
+        self,
+        learner: InnerLoop,
+        tasks: Sequence[Task],
+        verbalizers: Sequence[EpisodicVerbalizer],
+        known: KnownFeatures | None = None,
+    ) -> None:
         self.tasks = tasks
         self._learner = learner
         self.verbalizers = verbalizers
+        self._known = known
 
     def apart(self) -> TaskBatch:
         """The same tasks with copies of the verbalizers, so that what is fitted there changes nothing here."""
-        return TaskBatch(self._learner, self.tasks, [verbalizer.clone() for verbalizer in self.verbalizers])
+        verbalizers = [verbalizer.clone() for verbalizer in self.verbalizers]
+        return TaskBatch(self._learner, self.tasks, verbalizers, self._known)
 
     @cached_property
     def _names(self) -> list[Batch]:
@@ -134,6 +190,18 @@ class TaskBatch:
         return self._learner.encode(
             prepared, self._repeated(pools, batches), self._repeated(self.verbalizers, batches)
         )
+
+    def _read(self, batches: Sequence[Batch], pools: Sequence[PromptPool]) -> list[EncoderOutput]:
+        """Of :attr:`_examples` and the query sets; of texts that are known only what is kept of them."""
+
+        def read(some: Sequence[Batch]) -> list[EncoderOutput]:
+            return self._encode(self._learner.classifier.prepare(some), pools, len(some))
+
+        ids = [task.text_ids for task in self.tasks if task.text_ids is not None]
+        if self._known is None or len(ids) < len(self.tasks):
+            return read(batches)
+        parts = [("text", 0), *([("name", 2)] if self._names else []), ("text", 1)]
+        return self._known.of(batches, [[(kind, i) for i in own[at]] for kind, at in parts for own in ids], read)
 
     def _take_names(self, readings: Sequence[EncoderOutput]) -> None:
         """Hand each verbalizer the features of its classes' names; ``readings`` are of :attr:`_examples`."""
@@ -176,8 +244,7 @@ class TaskBatch:
         queries = [task.query for task in tasks]
         if learner.label_embeddings == "adapted" or steps_taken == 0:
             learned_from = len(self._examples)
-            both = learner.classifier.prepare([*self._examples, *queries])
-            readings = self._encode(both, pools, learned_from + len(queries))
+            readings = self._read([*self._examples, *queries], pools)
             self._take_names(readings[:learned_from])
             for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
                 verbalizer.fit_support(reading.features, reading.logits, task.support["label"])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.adapters import Adaptation, Adapter, PoolClones
-from openprompt_meta.learners.inner import InnerLoop, TaskBatch, task_randomness
+from openprompt_meta.learners.inner import InnerLoop, KnownFeatures, TaskBatch, task_randomness
 from openprompt_meta.learners.task import (
     MetaLearner,
     MetaStep,
@@ -80,10 +80,19 @@ class AdaptingLearner(TaskLearner):
         """As many together as go through the language model side by side."""
         return self.inner_loop.in_groups(tasks)
 
+    def evaluate_all(self, tasks: Iterable[Task], steps: int) -> Iterator[list[TaskOutcome]]:
+        """Without steps the parameters are the same for all tasks, so each of their texts is read once."""
+        known = self.inner_loop.known_features() if steps == 0 else None
+        for group in self.in_groups(tasks):
+            yield self._evaluate(group, steps, known)
+
     def evaluate_batch(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
         """Adapt to each support set by ``steps`` steps, and evaluate the query sets without gradient."""
+        return self._evaluate(tasks, steps)
+
+    def _evaluate(self, tasks: Sequence[Task], steps: int, known: KnownFeatures | None = None) -> list[TaskOutcome]:
         with task_randomness(self.inner_loop.seed, tasks[0]), evaluation_mode(self.inner_loop.classifier):
-            opened = self.inner_loop.open(tasks)
+            opened = self.inner_loop.open(tasks, known)
             with self.adapter.begin(opened, learns=False) as adaptation:
                 inner = take_inner_steps(opened, adaptation, steps)
                 with torch.no_grad():

@@ -25,6 +25,8 @@ class Task:
         support: a wrapped batch with ``label``, to adapt to.
         query: a wrapped batch with ``label``, to be evaluated on.
         names: the words of the classes as texts, a wrapped batch with ``label``; for verbalizers that read them.
+        text_ids: for support, query and names, which of its source's texts each row is, so that tasks that share
+            texts can share what was read of them.
     """
 
     index: int
@@ -33,6 +35,7 @@ class Task:
     support: Batch
     query: Batch
     names: Batch | None = None
+    text_ids: tuple[Sequence[int], Sequence[int], Sequence[int]] | None = None
 
 
 # -- meta learner -----------------------------------------------------------------------------------------------------
@@ -67,6 +70,11 @@ class TaskLearner(ABC):
     def in_groups(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
         """The tasks in their order, as many together as are evaluated side by side: one, unless a learner can more."""
         return ([task] for task in tasks)
+
+    def evaluate_all(self, tasks: Iterable[Task], steps: int) -> Iterator[list[TaskOutcome]]:
+        """:meth:`evaluate_batch` for all of them, group by group; tasks are asked for as they are needed."""
+        for group in self.in_groups(tasks):
+            yield self.evaluate_batch(group, steps)
 
     @abstractmethod
     def evaluate_batch(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:

@@ -47,10 +47,11 @@ class TaskSource:
 
     def __getitem__(self, index: int) -> Task:
         episode = self.episodes[index]
-        names = None
+        names, of_classes = None, []
         if self.names is not None:
             texts, places = self.names
-            names = texts.batch([places[name] for name in episode.classes], range(len(episode.classes)))
+            of_classes = [places[name] for name in episode.classes]
+            names = texts.batch(of_classes, range(len(episode.classes)))
         return Task(
             index=index,
             classes=episode.classes,
@@ -58,6 +59,7 @@ class TaskSource:
             support=self.texts.batch(episode.support, episode.support_labels),
             query=self.texts.batch(episode.query, episode.query_labels),
             names=names,
+            text_ids=(episode.support, episode.query, of_classes),
         )
 
 

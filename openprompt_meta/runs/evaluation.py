@@ -109,10 +109,12 @@ def evaluate_tasks(
         Interrupted: ``stop`` said so.
     """
     outcomes: list[TaskOutcome] = []
-    for group in learner.in_groups(source[index] for index in range(tasks)):
+    groups = learner.evaluate_all((source[index] for index in range(tasks)), steps)
+    while len(outcomes) < tasks:
         if stop():
             raise Interrupted
-        outcomes += learner.evaluate_batch(group, steps)
+        group = next(groups)
+        outcomes += group
         if bar is not None:
             bar.update(len(group))
             bar.set_postfix(accuracy=f"{100 * sum(o.accuracy for o in outcomes) / len(outcomes):.1f}")
