@@ -91,6 +91,11 @@ class MethodSection(Section):
         """Whether it changes the language model's own weights."""
         return False
 
+    @property
+    def transductive(self) -> bool:
+        """Whether a prediction depends on the texts that are predicted along with it."""
+        return False
+
     def problems(self, config: Any) -> Iterator[Problem]:
         """What of a run's whole configuration does not go together with this method."""
         return iter(())

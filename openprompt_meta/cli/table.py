@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 Word = TypeVar("Word", str, int)
 EXIT_FAILED_CELLS = 1
 EXIT_STOPPED = 130
-NAMES = ("verbalizers", "main-5shot", "main-1shot", "ablation-verbalizer", "bmg", "ablation-K", "ablation-Lp")
+NAMES = (
+    "verbalizers",
+    "main-5shot",
+    "main-1shot",
+    "recommended",
+    "ablation-verbalizer",
+    "bmg",
+    "ablation-K",
+    "ablation-Lp",
+)
 
 
 def add_parser(subparsers: Subparsers) -> None:

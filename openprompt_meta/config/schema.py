@@ -299,7 +299,8 @@ class _Core(Section):
     @property
     def transductive(self) -> bool:
         """Whether a prediction depends on the texts that are predicted along with it."""
-        return self.method_declaration.uses_verbalizer and self.verbalizer_section.transductive
+        by_verbalizer = self.method_declaration.uses_verbalizer and self.verbalizer_section.transductive
+        return by_verbalizer or self.method_section.transductive
 
     @property
     def sections_in_use(self) -> frozenset[str]:

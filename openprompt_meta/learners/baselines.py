@@ -62,11 +62,15 @@ class FeatureLearner(TaskLearner):
         return outcomes
 
 
-def class_means() -> Fit:
-    """Cosine with the class means, as the representative verbalizer compares."""
+def class_means(assignment_rounds: int = 0) -> Fit:
+    """Cosine with the class means, as the representative verbalizer compares.
+
+    Args:
+        assignment_rounds: its own.
+    """
 
     def fit(features: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
-        verbalizer = RepVerbalizer()
+        verbalizer = RepVerbalizer(assignment_rounds=assignment_rounds)
         verbalizer.begin_task([str(label) for label in range(int(labels.max()) + 1)])
         verbalizer.fit_support(features, None, labels)
         return lambda evaluated: verbalizer.log_probabilities(evaluated, None)
@@ -74,11 +78,11 @@ def class_means() -> Fit:
     return fit
 
 
-def class_means_with_names(name_weight: float) -> FitWithNames:
+def class_means_with_names(name_weight: float, assignment_rounds: int = 0) -> FitWithNames:
     """The same with the name of a class as ``name_weight`` more examples of it."""
 
     def fit(features: Tensor, labels: Tensor, names: Tensor) -> Callable[[Tensor], Tensor]:
-        verbalizer = RepVerbalizer(name_weight=name_weight)
+        verbalizer = RepVerbalizer(name_weight=name_weight, assignment_rounds=assignment_rounds)
         verbalizer.begin_task([str(label) for label in range(len(names))])
         verbalizer.fit_names(names, torch.arange(len(names), device=names.device))
         verbalizer.fit_support(features, None, labels)

@@ -97,6 +97,13 @@ class MeanPrototypesSection(MethodSection):
 
     name_weight: NonNegative = 0.0
     """How many examples the words of a class, read as a text, count as."""
+    assignment_rounds: Steps = 0
+    """Transductive: rounds in which the query texts join the class means, each by its probabilities."""
+
+    @property
+    def transductive(self) -> bool:
+        """If the query texts join."""
+        return self.assignment_rounds > 0
 
 
 class LogisticRegressionSection(MethodSection):

@@ -136,9 +136,12 @@ def build_mean_prototypes(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
     """Class means of mean-pooled features, and the names of the classes if they count."""
-    weight = config.settings(MeanPrototypesSection).name_weight
-    method = _of_mean_features(config, loaded, dataset, seed, class_means(), 0, reads_names=weight > 0)
-    return replace(method, learner=FeatureLearner(class_means(), class_means_with_names(weight))) if weight else method
+    section = config.settings(MeanPrototypesSection)
+    weight, means = section.name_weight, class_means(section.assignment_rounds)
+    method = _of_mean_features(config, loaded, dataset, seed, means, 0, reads_names=weight > 0)
+    if not weight:
+        return method
+    return replace(method, learner=FeatureLearner(means, class_means_with_names(weight, section.assignment_rounds)))
 
 
 def build_logistic_regression(

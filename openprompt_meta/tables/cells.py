@@ -121,7 +121,7 @@ def cell_config(row: TableRow, settings: TableSettings, dataset: str, shot: int,
         ConfigError: this row cannot be run so, e.g. hand-crafted words on a model without a vocabulary head.
     """
     mapping = _base(settings, dataset, shot, seed)
-    defaults = row.defaults_with_head if settings.has_head else {}
+    defaults = {**row.defaults, **(row.defaults_with_head if settings.has_head else {})}
     for layer in (_nested(defaults), _overrides(settings), _nested(row.fixed)):
         mapping = merged(mapping, layer)
     return _without_idle_keys(config_from_mapping(mapping, source=row.label))

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from openprompt_meta.config.loading import RECOMMENDED
 from openprompt_meta.errors import ConfigError, did_you_mean
 
 # -- The figures that the paper prints, to stand beside what was run --------------------------------------------------
@@ -82,6 +83,7 @@ class TableRow:
         name: for ``--rows`` and ``--against``.
         label: as printed.
         fixed: what the row is about; an override of such a key is refused.
+        defaults: what it has in place of the configuration's defaults; an override wins.
         defaults_with_head: what it has in place of the configuration's defaults with language models that have a
             vocabulary head; an override wins.
         paper: the paper's table and row, for its figures.
@@ -92,6 +94,7 @@ class TableRow:
     name: str
     label: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     defaults_with_head: Mapping[str, Any] = field(default_factory=dict)
     paper: tuple[str, str] | None = None
     published: bool = False
@@ -137,7 +140,7 @@ def _metaprompting(
 def _metaprompter(name: str, label: str, keys: Mapping[str, Any] | None = None, **options: Any) -> TableRow:
     """With both verbalizers, if the language model has a vocabulary head."""
     fixed = {"method": "metaprompter", "verbalizer": "rep_verbalizer", **(keys or {})}
-    return TableRow(name, label, fixed, _BOTH_VERBALIZERS, **options)
+    return TableRow(name, label, fixed, defaults_with_head=_BOTH_VERBALIZERS, **options)
 
 
 _MAIN = (
@@ -224,6 +227,48 @@ _ABLATION_VERBALIZER = tuple(
 )
 
 
+# What `preset: recommended` says about prompts and verbalizer is what its rows are about; how long to train is not.
+_RECOMMENDED = {
+    f"{section}.{key}" if isinstance(keys, dict) else section: value
+    for section, keys in RECOMMENDED.items()
+    for key, value in (keys.items() if isinstance(keys, dict) else [("", keys)])
+}
+_TRAINING = {path: value for path, value in _RECOMMENDED.items() if path.startswith("meta.")}
+_NAMES, _ROUNDS = {"mean_prototypes.name_weight": 2.0}, 10
+
+
+def _recommended(suffix: str = "", label: str = "", keys: Mapping[str, Any] | None = None) -> TableRow:
+    about = {path: value for path, value in _RECOMMENDED.items() if path not in _TRAINING}
+    fixed = {"method": "metaprompter", **about, **(keys or {})}
+    return TableRow(f"recommended{suffix}", f"MetaPrompter, recommended{label}", fixed, _TRAINING, block="recommended")
+
+
+_WITHOUT_HEAD = (
+    *(
+        TableRow(name, label, {"method": method, **keys}, block="instead")
+        for name, label, method, keys in (
+            ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes", {}),
+            ("mean-prototypes+names", "the same with names", "mean_prototypes", _NAMES),
+            ("logistic-regression", "logistic regression", "logistic_regression", {}),
+            ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive", {}),
+            (
+                "mean-prototypes+names+queries",
+                "class means with names and queries",
+                "mean_prototypes",
+                {**_NAMES, "mean_prototypes.assignment_rounds": _ROUNDS},
+            ),
+        )
+    ),
+    _metaprompting(
+        "metaprompting+repverb", "MetaPrompting+RepVerb", "repverb", paper=("main", "metaprompting+repverb")
+    ),
+    _metaprompter("metaprompter", "MetaPrompter, as in the paper", paper=_METAPROMPTER_ROW),
+    _recommended(),
+    _recommended("-8", ", 8 prompts", {"prompt_pool_template.num_prompts": 8}),
+    _recommended("+queries", " with queries", {"rep_verbalizer.assignment_rounds": _ROUNDS}),
+)
+
+
 def _ablation(name: str, letter: str, key: str) -> Table:
     rows = tuple(
         _metaprompter(
@@ -243,6 +288,7 @@ TABLES: Mapping[str, Table] = {
         Table("verbalizers", "Verbalizers alone", (5, 1), tuple(_verbalizer_alone(name) for name in _VERBALIZERS)),
         Table("main-5shot", "Every method, 5-shot", (5,), _MAIN),
         Table("main-1shot", "Every method, 1-shot", (1,), _MAIN),
+        Table("recommended", "On an encoder without a vocabulary head", (5, 1), _WITHOUT_HEAD),
         Table("ablation-verbalizer", "MetaPrompter with different verbalizers", (5,), _ABLATION_VERBALIZER),
         Table("bmg", "Other meta-learners", (5,), _BMG),
         _ablation("ablation-K", "K", "num_prompts"),

@@ -283,12 +283,17 @@ def test_the_presets_layout_puts_the_prompt_between_sep_and_cls(load: Load, tiny
 
 
 def test_the_papers_preset_takes_back_what_the_others_set(write_yaml: WriteYaml) -> None:
-    defaults = load_config(write_yaml("meta: {shot: 5}", "defaults.yaml"))
+    of_news = "dataset: {name: huffpost}\n"
+    defaults = load_config(write_yaml(f"{of_news}meta: {{shot: 5}}", "defaults.yaml"))
     for other in ("authors", "recommended"):
-        write_yaml(
-            f"preset: {other}\nprompt_pool_template: {{text: '{defaults.prompt_pool_template.text}'}}", "other.yaml"
-        )
+        write_yaml(f"{of_news}preset: {other}", "other.yaml")
         assert load_config(write_yaml("inherit: other.yaml\npreset: paper\nplm: {dropout: false}")) == defaults
+
+
+def test_the_papers_preset_asks_what_an_intent_is_about(write_yaml: WriteYaml) -> None:
+    write_yaml("dataset: {name: liu54}\npreset: recommended", "other.yaml")
+    text = load_config(write_yaml("inherit: other.yaml\npreset: paper")).prompt_pool_template.text
+    assert text == '{"placeholder": "text_a"} {"pool"} Topic is about {"mask"}.'
 
 
 def test_the_recommended_preset_reads_names_and_learns_their_weight(load: Load) -> None:
