@@ -60,6 +60,11 @@ class VerbalizerSection(Section):
         return False
 
     @property
+    def does_without_names(self) -> bool:
+        """Whether words that are read add to examples, so that a task may bring none."""
+        return False
+
+    @property
     def learned(self) -> tuple[str, ...]:
         """Keys whose values are learned across tasks."""
         return ()

@@ -111,6 +111,8 @@ class _Layers:
             where = file.lines.get(("preset",), SOURCE)
             self.problems.append(f"preset: got {show(name)}, expected {' or '.join(PRESETS)}.{near} ({where})")
         own = {key: value for key, value in content.items() if key not in (*FILE_KEYS, VERSION_KEY)}
+        if isinstance(own.get("dataset"), list):  # short for a mixture
+            own["dataset"] = {"name": "mixture", "mixture": own["dataset"]}
         self.layers.append(YamlFile(own, file.lines))
 
     def merge(self) -> YamlFile:

@@ -88,6 +88,11 @@ class DatasetSection(Section):
     path: Text | None = None
     """Folder or file of the data, from the working directory; not needed for ``demo``, a hub data set, or those of the
     six in ``data/``."""
+    mixture: list[Text] = Field(default_factory=list)
+    """Names or paths of several data sets, to learn from all of them: each keeps its own splits, and a task has the
+    classes of one. A list in place of the whole section says the same."""
+    draw: Literal["evenly", "proportional"] = "evenly"
+    """How often a task is of which data set of the mixture: each as often, or by its number of texts."""
     format: Annotated[str, Choice(_formats)] = "auto"
     """How to read it; ``auto`` looks at what is there. ``layout`` is a folder of ``train.jsonl`` and so on, ``table``
     JSONL or CSV, ``authors`` the JSON lines of the paper's authors, ``processor`` OpenPrompt's of that ``name``."""
@@ -153,6 +158,15 @@ class MetaSection(Section):
     """Support examples a class, K."""
     query: Count = 15
     """Query examples a class."""
+    train_ways: list[Steps] = Field(default_factory=list)
+    """Two numbers, for meta-training on tasks of many sizes: the fewest and the most classes. By default ``way``."""
+    train_shots: list[Steps] = Field(default_factory=list)
+    """The same for support examples a class; 0 is zero-shot. By default ``shot``."""
+    train_texts: Count = 64
+    """Texts of such a task at most, support and query together."""
+    train_names: Proportion = 1.0
+    """In meta-training, the part of the tasks that bring the words of their classes, for verbalizers that read them:
+    below 1, prompts are also learned for classes whose names say nothing."""
     inner_lr: LearningRate = 0.1
     """α, the step size of the inner loop."""
     inner_steps: Steps = 5
@@ -174,6 +188,8 @@ class MetaSection(Section):
     """Tasks a meta-iteration."""
     outer_lr: LearningRate = 1e-3
     """η, the step size of the outer loop."""
+    outer_decay: Literal["none", "linear"] = "none"
+    """Whether η stays as it is, or falls to 0 in a straight line over ``iterations``."""
     scalar_lr: LearningRate = 1e-2
     """The same for the scalars that a verbalizer's ``learn`` names: of their logarithms, and of λ's logit."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"

@@ -291,7 +291,7 @@ def _room_for_the_text(config: RunConfig) -> Iterator[Problem]:
         )
 
 
-@_checks("dataset.name", "dataset.path", "dataset.format")
+@_checks("dataset.name", "dataset.path", "dataset.format", "dataset.mixture")
 def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
     dataset = config.dataset
     if not dataset.name.strip() or Path(dataset.name).is_absolute() or ".." in Path(dataset.name).parts:
@@ -304,6 +304,12 @@ def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
             f"is demo, which ships with the package, but dataset.path = {dataset.path!r} is given too. "
             "Name your data set, or leave out the path.",
         )
+    if dataset.mixture:
+        if dataset.path is not None:
+            yield Problem("dataset.path", "is given beside dataset.mixture, which has the paths. Leave one out.")
+        if len(set(dataset.mixture)) < len(dataset.mixture):
+            yield Problem("dataset.mixture", f"got {dataset.mixture}, expected none of them twice.")
+        return
     known = ("demo", *KNOWN_DATASETS)
     hubs = [reader.name for reader in readers().values() if reader.by_name]
     if dataset.path is None and dataset.name not in known and dataset.format not in hubs:
@@ -331,6 +337,33 @@ def _random_splits(config: RunConfig) -> Iterator[Problem]:
             "dataset.split_counts",
             f"got {counts}, expected three numbers, for training, validation and test, each at least "
             f"meta.way = {config.meta.way}.",
+        )
+
+
+@_checks("method", "verbalizer", "meta")
+def _tasks_of_many_sizes(config: RunConfig) -> Iterator[Problem]:
+    meta = config.meta
+    for key, bounds, least in (("train_ways", meta.train_ways, 2), ("train_shots", meta.train_shots, 0)):
+        if bounds and not (len(bounds) == 2 and least <= bounds[0] <= bounds[1]):
+            yield Problem(f"meta.{key}", f"got {bounds}, expected two rising numbers from {least} on, or none.")
+    if meta.train_shots and meta.train_shots[0] == 0:
+        if not config.knows_classes_by_words:
+            yield Problem(
+                "meta.train_shots",
+                f"got {meta.train_shots}, but tasks without an example need a verbalizer that reads the words of the "
+                "classes: rep_verbalizer with name_weight above 0, or name_verbalizer. Start from 1.",
+            )
+        elif meta.inner_steps > 0:
+            yield Problem(
+                "meta.train_shots",
+                f"got {meta.train_shots}, but the inner loop has nothing to learn from without an example. Start from "
+                "1, or set meta.inner_steps to 0.",
+            )
+    if meta.train_names < 1 and not config.verbalizer_section.does_without_names:
+        yield Problem(
+            "meta.train_names",
+            f"got {meta.train_names:g}, but {config.verbalizer} knows nothing of a class without its words, or reads "
+            "none. Leave it at 1, or use rep_verbalizer with name_weight above 0.",
         )
 
 

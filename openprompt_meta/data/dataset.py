@@ -16,7 +16,9 @@ SPLIT_NAMES = ("train", "valid", "test")
 class Split:
     """The labelled texts of one split: ``texts[i]`` belongs to the class ``labels[i]``.
 
-    ``classes`` holds each class once, in the order of the split's list (or of first appearance).
+    ``classes`` holds each class once, in the order of the split's list (or of first appearance). In a mixture of data
+    sets ``domains`` says which classes are of one data set, and ``shares`` how often tasks are drawn from it: a task
+    has classes of one of them.
     """
 
     name: str
@@ -24,6 +26,8 @@ class Split:
     texts: tuple[str, ...] = field(repr=False)
     labels: tuple[str, ...] = field(repr=False)
     classes: tuple[str, ...]
+    domains: tuple[tuple[str, ...], ...] = ()
+    shares: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.labels):

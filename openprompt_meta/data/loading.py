@@ -86,6 +86,11 @@ def load(
 
 def open_dataset(section: DatasetSection) -> TextDataset:
     """Read, split and check the data of a ``dataset`` section. :class:`DataError` if that cannot be done."""
+    if section.mixture:
+        return mixture_of(
+            [load(where, drop=section.drop, min_samples=section.min_samples) for where in section.mixture],
+            evenly=section.draw == "evenly",
+        )
     source = Source(
         where=section.path or section.name,
         name=section.name,
@@ -104,6 +109,38 @@ def open_dataset(section: DatasetSection) -> TextDataset:
         drop=section.drop,
         min_samples=section.min_samples,
     )
+
+
+def mixture_of(datasets: Sequence[TextDataset], evenly: bool = True) -> TextDataset:
+    """Several data sets as one, whose tasks have classes of one of them each.
+
+    Args:
+        datasets: with different names, which go before those of their classes.
+        evenly: draw tasks from each as often, not by its number of texts.
+
+    Raises:
+        DataError: two have the same name.
+    """
+    names = [dataset.name for dataset in datasets]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"Two data sets of the mixture are called {twice[0]!r}. Rename the folder of one.")
+    splits = {}
+    for part in SPLIT_NAMES:
+        own = [dataset.splits[part] for dataset in datasets if part in dataset.splits]
+        of = [dataset.name for dataset in datasets if part in dataset.splits]
+        domains = tuple(tuple(f"{name}/{each}" for each in split.classes) for name, split in zip(of, own, strict=True))
+        if own:
+            splits[part] = Split(
+                name=part,
+                texts=tuple(text for split in own for text in split.texts),
+                labels=tuple(f"{name}/{each}" for name, split in zip(of, own, strict=True) for each in split.labels),
+                classes=tuple(each for classes in domains for each in classes),
+                domains=domains,
+                shares=tuple(1 if evenly else len(split) for split in own),
+            )
+    words = {f"{one.name}/{each}": given for one in datasets for each, given in one.label_words.items()}
+    return TextDataset("+".join(names), splits, words, "; ".join(dataset.provenance for dataset in datasets))
 
 
 def choose_splits(

@@ -56,7 +56,7 @@ class OpenPromptTexts:
         rows = [self._row(index) for index in indices]
         batch = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
         if labels is not None:
-            batch["label"] = torch.tensor(list(labels))
+            batch["label"] = torch.tensor(list(labels), dtype=torch.long)
         return {key: value.to(self._device) for key, value in batch.items()}
 
     def queries(self, indices: Sequence[int]) -> Tensor:
@@ -138,7 +138,7 @@ class TokenizedTexts:
         if self._kept_queries is not None:
             batch["query"] = self._kept_queries[torch.as_tensor(list(indices))]
         if labels is not None:
-            batch["label"] = torch.tensor(list(labels))
+            batch["label"] = torch.tensor(list(labels), dtype=torch.long)
         return {key: value.to(self._device) for key, value in batch.items()}
 
     def queries(self, indices: Sequence[int]) -> Tensor:

@@ -96,9 +96,9 @@ class TokenRows:
 
     def batch(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Rows as a batch, ``[B, L]`` for each key with ``L`` the longest of them, and their ``attention_mask``."""
-        chosen = torch.as_tensor(list(indices))
+        chosen = torch.as_tensor(list(indices), dtype=torch.long)
         ends, lengths = self.ends[chosen], self.lengths[chosen]
-        places = torch.arange(int(lengths.max())).unsqueeze(0)  # [1, L]
+        places = torch.arange(int(lengths.max()) if len(lengths) else 0).unsqueeze(0)  # [1, L]
         mask = places < lengths.unsqueeze(1)  # [B, L]
         at = ((ends - lengths).unsqueeze(1) + places).masked_fill(~mask, 0)
         batch = {"attention_mask": mask.long()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +18,6 @@ from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.task import Batch, Task
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
-
-_T = TypeVar("_T")
 
 
 @contextmanager
@@ -104,6 +102,8 @@ class InnerLoop:
         for task, verbalizer in zip(tasks, verbalizers, strict=True):
             with task_randomness(self.seed, task):
                 verbalizer.begin_task(task.classes, task.label_words)
+            if task.names is None and verbalizer.reads_names:
+                verbalizer.leave_out_names()
         return TaskBatch(self, tasks, verbalizers, known)
 
 
@@ -141,6 +141,18 @@ class KnownFeatures:
         return [EncoderOutput(torch.stack([self._known[key] for key in own]), None) for own in texts]
 
 
+class _Part(NamedTuple):
+    """Texts of a task that are read together."""
+
+    task: int
+    kind: Literal["support", "names", "query"]
+    batch: Batch
+
+
+_Readings = Mapping[tuple[int, str], EncoderOutput]
+"""What was read of the parts, by task and kind."""
+
+
 class TaskBatch:
     """Tasks that are being learned side by side, with a verbalizer each.
 
@@ -169,47 +181,61 @@ class TaskBatch:
         return TaskBatch(self._learner, self.tasks, verbalizers, self._known)
 
     @cached_property
-    def _names(self) -> list[Batch]:
-        """The names of each task's classes; none if the verbalizer reads none."""
-        return [task.names for task in self.tasks if task.names is not None]
+    def _examples(self) -> list[_Part]:
+        """What is learned from: the support sets, if they have a text, then the names, if the task brings any."""
+        tasks = list(enumerate(self.tasks))
+        support = [_Part(i, "support", task.support) for i, task in tasks if len(task.support["label"])]
+        return [*support, *(_Part(i, "names", task.names) for i, task in tasks if task.names is not None)]
 
     @cached_property
-    def _examples(self) -> list[Batch]:
-        """What is learned from: the support sets, then the names."""
-        return [*(task.support for task in self.tasks), *self._names]
+    def _queries(self) -> list[_Part]:
+        return [_Part(i, "query", task.query) for i, task in enumerate(self.tasks)]
 
     @cached_property
     def _prepared(self) -> Any:
-        return self._learner.classifier.prepare(self._examples)
+        return self._learner.classifier.prepare([part.batch for part in self._examples])
 
-    def _repeated(self, each: Sequence[_T], batches: int) -> list[_T]:
-        """What belongs to each task, for so many batches that go round the tasks."""
-        return [each[i % len(self.tasks)] for i in range(batches)]
-
-    def _encode(self, prepared: Any, pools: Sequence[PromptPool], batches: int) -> list[EncoderOutput]:
-        return self._learner.encode(
-            prepared, self._repeated(pools, batches), self._repeated(self.verbalizers, batches)
+    def _encode(self, prepared: Any, pools: Sequence[PromptPool], parts: Sequence[_Part]) -> _Readings:
+        """Read parts that were laid out, each with the pool and the verbalizer of its task."""
+        of_tasks = [part.task for part in parts]
+        readings = self._learner.encode(
+            prepared, [pools[i] for i in of_tasks], [self.verbalizers[i] for i in of_tasks]
         )
+        return {(part.task, part.kind): reading for part, reading in zip(parts, readings, strict=True)}
 
-    def _read(self, batches: Sequence[Batch], pools: Sequence[PromptPool]) -> list[EncoderOutput]:
-        """Of :attr:`_examples` and the query sets; of texts that are known only what is kept of them."""
+    def _read(self, parts: Sequence[_Part], pools: Sequence[PromptPool]) -> _Readings:
+        """Read parts; of texts that are known only what is kept of them is taken."""
+        if self._known is None or any(task.text_ids is None for task in self.tasks):
+            return self._encode(self._learner.classifier.prepare([part.batch for part in parts]), pools, parts)
 
         def read(some: Sequence[Batch]) -> list[EncoderOutput]:
-            return self._encode(self._learner.classifier.prepare(some), pools, len(some))
+            # Nothing differs between tasks where texts are kept: neither their pools nor what verbalizers look at.
+            prepared = self._learner.classifier.prepare(some)
+            return self._learner.encode(prepared, [pools[0]] * len(some), [self.verbalizers[0]] * len(some))
 
-        ids = [task.text_ids for task in self.tasks if task.text_ids is not None]
-        if self._known is None or len(ids) < len(self.tasks):
-            return read(batches)
-        parts = [("text", 0), *([("name", 2)] if self._names else []), ("text", 1)]
-        return self._known.of(batches, [[(kind, i) for i in own[at]] for kind, at in parts for own in ids], read)
+        found = self._known.of([part.batch for part in parts], [self._texts_of(part) for part in parts], read)
+        return {(part.task, part.kind): reading for part, reading in zip(parts, found, strict=True)}
 
-    def _take_names(self, readings: Sequence[EncoderOutput]) -> None:
-        """Hand each verbalizer the features of its classes' names; ``readings`` are of :attr:`_examples`."""
-        if self._names:
-            for verbalizer, names, reading in zip(
-                self.verbalizers, self._names, readings[len(self.tasks) :], strict=True
-            ):
-                verbalizer.fit_names(reading.features, names["label"])
+    def _texts_of(self, part: _Part) -> list[tuple[str, int]]:
+        """Which text each row of a part is."""
+        ids = self.tasks[part.task].text_ids
+        assert ids is not None  # noqa: S101 - for the type checker
+        support, query, names = ids
+        own = {"support": support, "query": query, "names": names}[part.kind]
+        return [("name" if part.kind == "names" else "text", i) for i in own]
+
+    def _take_names(self, readings: _Readings) -> None:
+        """Hand each verbalizer the features of its classes' names."""
+        for i, (task, verbalizer) in enumerate(zip(self.tasks, self.verbalizers, strict=True)):
+            if task.names is not None:
+                verbalizer.fit_names(readings[i, "names"].features, task.names["label"])
+
+    def _support(self, i: int, readings: _Readings) -> EncoderOutput:
+        """What was read of a task's support set; of one without a text, features of no text."""
+        if (i, "support") in readings:
+            return readings[i, "support"]
+        some = next(iter(readings.values()))
+        return EncoderOutput(some.features[:0], None if some.logits is None else some.logits[:0])
 
     def support_losses(self, pools: Sequence[PromptPool], step: int = 0) -> list[Tensor]:
         """-log P of each support set under its pool, the verbalizer being fitted to it on the way.
@@ -221,16 +247,17 @@ class TaskBatch:
         Raises:
             NotFiniteError: a loss is not a number, with the task's index and the step.
         """
-        readings = self._encode(self._prepared, pools, len(self._examples))
+        readings = self._encode(self._prepared, pools, self._examples)
         self._take_names(readings)
         losses = []
-        for task, verbalizer, reading in zip(self.tasks, self.verbalizers, readings[: len(self.tasks)], strict=True):
-            loss = self._support_loss(task, verbalizer, reading)
+        for i, (task, verbalizer) in enumerate(zip(self.tasks, self.verbalizers, strict=True)):
+            loss = self._support_loss(task, verbalizer, self._support(i, readings))
             _require_finite(loss, task, f"inner step {step + 1}")
             losses.append(loss)
         return losses
 
     def _support_loss(self, task: Task, verbalizer: EpisodicVerbalizer, reading: EncoderOutput) -> Tensor:
+        """Of one task that has examples: the configuration lets no inner step meet one that has none."""
         labels = task.support["label"]
         verbalizer.fit_support(reading.features, reading.logits, labels)
         log_probabilities = verbalizer.support_log_probabilities(reading.features, reading.logits)
@@ -241,19 +268,19 @@ class TaskBatch:
     def query_log_probabilities(self, pools: Sequence[PromptPool], steps_taken: int) -> list[Tensor]:
         """Give log P of each query set's classes, ``[n, C]``, under pools adapted by ``steps_taken`` steps."""
         learner, tasks, verbalizers = self._learner, self.tasks, self.verbalizers
-        queries = [task.query for task in tasks]
         if learner.label_embeddings == "adapted" or steps_taken == 0:
-            learned_from = len(self._examples)
-            readings = self._read([*self._examples, *queries], pools)
-            self._take_names(readings[:learned_from])
-            for task, verbalizer, reading in zip(tasks, verbalizers, readings[: len(tasks)], strict=True):
-                verbalizer.fit_support(reading.features, reading.logits, task.support["label"])
-            readings = readings[learned_from:]
+            readings = self._read([*self._examples, *self._queries], pools)
+            self._take_names(readings)
+            for i, (task, verbalizer) in enumerate(zip(tasks, verbalizers, strict=True)):
+                support = self._support(i, readings)
+                verbalizer.fit_support(support.features, support.logits, task.support["label"])
         else:
-            readings = self._encode(learner.classifier.prepare(queries), pools, len(queries))
+            prepared = learner.classifier.prepare([part.batch for part in self._queries])
+            readings = self._encode(prepared, pools, self._queries)
+        of_queries = [readings[i, "query"] for i in range(len(tasks))]
         return [
             verbalizer.log_probabilities(reading.features, reading.logits)
-            for verbalizer, reading in zip(verbalizers, readings, strict=True)
+            for verbalizer, reading in zip(verbalizers, of_queries, strict=True)
         ]
 
     def query_losses(self, log_probabilities: Sequence[Tensor]) -> list[Tensor]:

@@ -111,7 +111,7 @@ class MaskFeatures:
 
 def _labelled(batch: dict[str, Tensor], labels: Sequence[int] | None, loaded: LoadedMLM) -> dict[str, Tensor]:
     if labels is not None:
-        batch["label"] = torch.tensor(list(labels))
+        batch["label"] = torch.tensor(list(labels), dtype=torch.long)
     return {key: value.to(loaded.model.device) for key, value in batch.items()}
 
 

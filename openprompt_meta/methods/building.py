@@ -13,7 +13,7 @@ from openprompt_meta.components import meta_learners, verbalizers
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.classes import text_of_words, words_of_class_name
 from openprompt_meta.data.dataset import Split, TextDataset
-from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.data.episodes import Episodes, EpisodeSampler, VariedEpisodeSampler
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
@@ -130,26 +130,47 @@ def task_sources(
     reads_names = config.reads_names if reads_names is None else reads_names
     meta = config.meta
     splits = (dataset.train, dataset.valid, *([dataset.test] if meta.test_classes == "test" else []))
-    sources = {
-        split.name: TaskSource(
-            EpisodeSampler(split, meta.way, meta.shot, meta.query, seed),
+    varied = bool(meta.train_ways or meta.train_shots)
+    sources = {}
+    for split in splits:
+        trains = split is dataset.train
+        episodes: Episodes = EpisodeSampler(split, meta.way, meta.shot, meta.query, seed)
+        if trains and varied:
+            episodes = VariedEpisodeSampler(
+                split, _bounds(meta.train_ways, meta.way), _bounds(meta.train_shots, meta.shot), meta.train_texts, seed
+            )
+        sources[split.name] = TaskSource(
+            episodes,
             encode(split.texts),
             dataset.label_words,
-            _names(dataset, split, encode) if reads_names else None,
+            _names(dataset, split, encode, several=trains and varied) if reads_names else None,
+            meta.train_names if trains else 1.0,
         )
-        for split in splits
-    }
     return {**sources, "test": sources[meta.test_classes]}
 
 
+def _bounds(given: Sequence[int], otherwise: int) -> tuple[int, int]:
+    low, high = given or (otherwise, otherwise)
+    return low, high
+
+
 def _names(
-    dataset: TextDataset, split: Split, encode: Callable[[Sequence[str]], Texts]
-) -> tuple[Texts, dict[str, int]]:
-    """The words of each class of a split as a text, and where which class is."""
-    places = {name: place for place, name in enumerate(split.classes)}
-    return encode(
-        [text_of_words(dataset.label_words.get(name) or words_of_class_name(name)) for name in places]
-    ), places
+    dataset: TextDataset, split: Split, encode: Callable[[Sequence[str]], Texts], several: bool
+) -> tuple[Texts, dict[str, list[int]]]:
+    """The words of each class of a split as a text, and where those of which class are.
+
+    With ``several`` a class has texts in each style that people write names in: its words, and its own name.
+    """
+    texts: list[str] = []
+    places: dict[str, list[int]] = {}
+    for name in split.classes:
+        own = words_of_class_name(name.rpartition("/")[2] if split.domains else name)
+        words = dataset.label_words.get(name) or own
+        styles = (text_of_words(words), " ".join(words), " ".join(own)) if several else (text_of_words(words),)
+        distinct = list(dict.fromkeys(styles))
+        places[name] = list(range(len(texts), len(texts) + len(distinct)))
+        texts += distinct
+    return encode(texts), places
 
 
 _MOST_QUERIES = 4096  # are enough for a mean and a few centres

@@ -11,12 +11,14 @@ from torch import Tensor
 from openprompt_meta.components import methods
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
-from openprompt_meta.data.episodes import EpisodeSampler
+from openprompt_meta.data.episodes import Episodes, seeded_choice
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import Task, TaskLearner
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+
+_FINENESS = 1 << 20  # of a share
 
 # -- Tasks of a split: episodes of indices turned into batches of tensors ---------------------------------------------
 
@@ -36,21 +38,23 @@ class TaskSource:
         episodes: which texts make up which task.
         texts: the split's texts, encoded.
         label_words: words of its classes.
-        names: the words of each of its classes as a text, encoded, and where which class is; for verbalizers that
-            read them.
+        names: the words of each of its classes as texts, encoded, and where those of which class are; for
+            verbalizers that read them. With several texts of a class a task has one of them.
+        share_with_names: which part of the tasks has names; those without an example have them in any case.
     """
 
-    episodes: EpisodeSampler
+    episodes: Episodes
     texts: Texts
     label_words: Mapping[str, Sequence[str]]
-    names: tuple[Texts, Mapping[str, int]] | None = None
+    names: tuple[Texts, Mapping[str, Sequence[int]]] | None = None
+    share_with_names: float = 1.0
 
     def __getitem__(self, index: int) -> Task:
         episode = self.episodes[index]
         names, of_classes = None, []
-        if self.names is not None:
+        if self.names is not None and (not episode.support or self._brings_names(index)):
             texts, places = self.names
-            of_classes = [places[name] for name in episode.classes]
+            of_classes = [places[name][index % len(places[name])] for name in episode.classes]
             names = texts.batch(of_classes, range(len(episode.classes)))
         return Task(
             index=index,
@@ -61,6 +65,12 @@ class TaskSource:
             names=names,
             text_ids=(episode.support, episode.query, of_classes),
         )
+
+    def _brings_names(self, index: int) -> bool:
+        if self.share_with_names == 1:
+            return True
+        with_names = round(self.share_with_names * _FINENESS)
+        return seeded_choice((True, False), (with_names, _FINENESS - with_names), "names", index)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ class Training:
         first = self.progress.iteration * self.meta.meta_batch
         started = time.perf_counter()
         source = self.method.sources["train"]
+        if self.meta.outer_decay == "linear":
+            self._set_step_sizes(1 - self.progress.iteration / self.meta.iterations)
         step = self.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
         self.progress.iteration += 1
         self._log(
@@ -101,6 +103,11 @@ class Training:
         bar.set_postfix(loss=f"{step.loss:.3f}", accuracy=f"{100 * step.accuracy:.1f}", best=self._best())
         if self.progress.iteration % self.checkpoint_every == 0:
             self._save()
+
+    def _set_step_sizes(self, share: float) -> None:
+        """Let the optimiser take a share of the steps that it was made for; it depends on the iteration alone."""
+        for group in self.learner.optimizer.param_groups:
+            group["lr"] = share * group.setdefault("initial_lr", group["lr"])
 
     def _validate(self, bar: Any) -> None:
         started = time.perf_counter()

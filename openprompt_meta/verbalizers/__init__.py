@@ -93,6 +93,11 @@ class RepVerbalizerSection(SoftVerbalizerSection):
         return self.name_weight > 0
 
     @property
+    def does_without_names(self) -> bool:
+        """If they only join the examples."""
+        return self.name_weight > 0 and not super().reads_names
+
+    @property
     def transductive(self) -> bool:
         """Whether the query set as a whole is looked at."""
         return self.centring == "transductive" or self.assignment_rounds > 0

@@ -91,6 +91,14 @@ class EpisodicVerbalizer(Verbalizer):
         Only if :attr:`reads_names`; called before :meth:`fit_support`.
         """
 
+    def leave_out_names(self) -> None:
+        """Let the task that was begun, which brings no names, be known by its examples alone.
+
+        Raises:
+            VerbalizerError: by names alone this verbalizer knows its classes.
+        """
+        raise VerbalizerError(f"{type(self).__name__} reads the names of the classes, and the task brings none.")
+
     def read_names_again(self) -> None:
         """In an OpenPrompt script, where prompts change step by step: read the names with them as they are now."""
         if self.names_reader is not None:

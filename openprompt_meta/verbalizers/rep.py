@@ -126,6 +126,7 @@ class RepVerbalizer(MixedVerbalizer):
         self._support: Uncopied[tuple[Tensor, Tensor]] = Uncopied()  # sums and numbers, with gradient
         self._names: Uncopied[Tensor] = Uncopied()
         self._support_labels: Tensor | None = None
+        self._names_left_out = False
         for name in _BUFFERS:
             self.register_buffer(name, None)
 
@@ -143,7 +144,7 @@ class RepVerbalizer(MixedVerbalizer):
     def uses_names(self) -> bool:
         """Whether the words of a class count as examples of it."""
         weight = self.name_weight
-        return isinstance(weight, Tensor) or weight > 0
+        return not self._names_left_out and (isinstance(weight, Tensor) or weight > 0)
 
     @property
     def reads_names(self) -> bool:
@@ -155,6 +156,7 @@ class RepVerbalizer(MixedVerbalizer):
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Forget all label embeddings and take these classes."""
         super().begin_task(classes, label_words)
+        self._names_left_out = False
         self._support.value = self._names.value = self._support_labels = None
         for name in _BUFFERS:
             setattr(self, name, None)
@@ -165,6 +167,12 @@ class RepVerbalizer(MixedVerbalizer):
         if self.uses_names:
             self._names.value = mean_by_class(features, labels, self._number_of_classes())
             self.name_features = self._names.value.detach()
+
+    def leave_out_names(self) -> None:
+        """Let the task that was begun be known by its examples alone."""
+        if super().reads_names:
+            super().leave_out_names()
+        self._names_left_out = True
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Average the support set's features by class; gradients flow through the averages.

@@ -19,6 +19,9 @@ _GIVEN: dict[str, Any] = {
     "dataset.drop": ["empty"],
     "dataset.path": "some/folder",
     "dataset.label_words": "words.json",
+    "dataset.mixture": ["demo", "hwu64"],
+    "meta.train_ways": [2, 9],
+    "meta.train_shots": [1, 4],
     "prompt_pool_template.text": '{"pool"} {"placeholder": "text_a"} is {"mask"}',
     "run.seeds": [3, 4],
     "run.device": "cpu",
@@ -29,6 +32,8 @@ _GIVEN: dict[str, Any] = {
 }
 
 _COMPANIONS: dict[str, dict[str, Any]] = {
+    "dataset.mixture": {"dataset.path": None},
+    "meta.train_names": {"rep_verbalizer.name_weight": 1.0},
     "dataset.splits": {"dataset.split_counts": [20, 8, 7]},
     **{
         f"{name}.learn": {f"{name}.mix_lambda": 0.5}
