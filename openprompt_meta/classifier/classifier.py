@@ -27,7 +27,16 @@ from openprompt_meta.classifier.inputs import (
     kind_of,
 )
 from openprompt_meta.classifier.prediction import Explanation, Predictor
-from openprompt_meta.classifier.pretrained import Changes, MetaLearned, base_model_of, changed, fresh, of_run
+from openprompt_meta.classifier.pretrained import (
+    SHIPPED,
+    Changes,
+    MetaLearned,
+    base_model_of,
+    changed,
+    fresh,
+    of_run,
+    takes_shipped_pool,
+)
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
 from openprompt_meta.runs.folder import RunFolder
 
@@ -475,6 +484,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         return self._meta[1]
 
     def _read_source(self) -> MetaLearned:
+        if self.artefact is None and takes_shipped_pool(self.base_model):
+            return self._changed(read_artefact(SHIPPED).meta)
         if self.artefact is None:
             return fresh(self.seed, self._changes())
         if RunFolder(self.artefact).config_file.is_file():

@@ -248,8 +248,17 @@ def with_learned_scalars(config: RunConfig, checkpoint: Path) -> RunConfig:
     return config.with_values({**values, f"{config.verbalizer}.learn": []}) if learned else config
 
 
+SHIPPED = Path(__file__).parents[1] / "pools" / "general"
+"""The pool that comes with the package, a saved classifier that is not fitted."""
+
+
+def takes_shipped_pool(base_model: str | os.PathLike[str] | None) -> bool:
+    """Whether the language model is the one that the pool which ships was learned on."""
+    return base_model is None or os.fspath(base_model) == "minilm"
+
+
 def fresh(seed: int | None, changes: Changes) -> MetaLearned:
-    """A pool that has learned nothing, on ``minilm`` unless ``changes`` name another model."""
+    """A pool that has learned nothing, for a language model that no pool ships for."""
     chosen = 0 if seed is None else seed
     config = changed(RunConfig(), changes)
     base = load_base_model(config)

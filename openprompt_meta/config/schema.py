@@ -91,6 +91,9 @@ class DatasetSection(Section):
     mixture: list[Text] = Field(default_factory=list)
     """Names or paths of several data sets, to learn from all of them: each keeps its own splits, and a task has the
     classes of one. A list in place of the whole section says the same."""
+    apart_from: list[Text] = Field(default_factory=list)
+    """For a mixture, more data sets whose validation and test classes and texts are left out of the training, as those
+    of the mixture's own are: data sets overlap."""
     draw: Literal["evenly", "proportional"] = "evenly"
     """How often a task is of which data set of the mixture: each as often, or by its number of texts."""
     format: Annotated[str, Choice(_formats)] = "auto"

@@ -163,6 +163,20 @@ def words_of_class_name(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words)) or (name,)
 
 
+# Words that class names are numbered with; alone they say nothing of what is in the class.
+_SAY_NOTHING = frozenset(
+    ("category", "cat", "class", "cls", "cluster", "code", "default", "group", "id", "index", "intent", "item", "kind")
+    + ("label", "lbl", "na", "nan", "no", "none", "null", "number", "tag", "target", "the", "topic", "type", "unknown")
+)
+
+
+def telling_words(name: str) -> tuple[str, ...]:
+    """The words of a class name, or none if it says nothing of the class: ``3``, ``label_a``, ``Topic 7``."""
+    words = words_of_class_name(name)
+    tells = any(not (word.isdecimal() or word in _SAY_NOTHING or len(word.encode()) == 1) for word in words)
+    return words if tells and any(map(str.isalpha, name)) else ()
+
+
 def text_of_words(words: Iterable[str]) -> str:
     """The words of a class as a text that an encoder can read."""
     return ", ".join(word.strip() for word in words)

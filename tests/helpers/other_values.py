@@ -20,6 +20,7 @@ _GIVEN: dict[str, Any] = {
     "dataset.path": "some/folder",
     "dataset.label_words": "words.json",
     "dataset.mixture": ["demo", "hwu64"],
+    "dataset.apart_from": ["liu54"],
     "meta.train_ways": [2, 9],
     "meta.train_shots": [1, 4],
     "prompt_pool_template.text": '{"pool"} {"placeholder": "text_a"} is {"mask"}',
