@@ -12,7 +12,7 @@ from torch import Tensor
 from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.classifier.pretrained import BaseModel, MetaLearned, Tensors, template_with, tensors_of
 from openprompt_meta.config.schema import RunConfig
-from openprompt_meta.data.classes import text_of_words, words_of_class_name
+from openprompt_meta.data.classes import telling_words, text_of_words, words_of_class_name
 from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.classifier import EncoderOutput, MaskClassifier
 from openprompt_meta.encoder.queries import query_vectors
@@ -42,12 +42,13 @@ def wrapped(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, te
 
 @dataclass(frozen=True)
 class Support:
-    """Labelled texts to adapt to; ``labels[i]`` is a position in ``classes``."""
+    """Labelled texts to adapt to; ``labels[i]`` is a position in ``classes``, ``names`` are those that are read."""
 
     texts: Sequence[str]
     labels: Sequence[int]
     classes: Sequence[str]
     label_words: Mapping[str, Sequence[str]]
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,26 @@ def words_of(names: Sequence[str], given: Mapping[str, Sequence[str]] | None) ->
     return {name: known.get(name) or words_of_class_name(name) for name in names}
 
 
+def names_to_read(
+    names: Sequence[str], given: Mapping[str, Sequence[str]] | None, every: bool = False
+) -> dict[str, str]:
+    """What is read of the classes as texts: the words given, or the class's name if that says something of it.
+
+    Args:
+        names: of the classes.
+        given: words of some of them.
+        every: take names that say nothing too, for a verbalizer that does without none.
+    """
+    known = given or {}
+    texts = {
+        name: text_of_words(known[name])
+        if name in known
+        else " ".join(words_of_class_name(name) if every else telling_words(name))
+        for name in names
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
 def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, seed: int, most: int) -> Adapted:
     """Adapt a copy of a pool to a support set as meta-testing does, and fit the verbalizer.
 
@@ -131,7 +152,7 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
             classifier = build_classifier(config, base.loaded, template, verbalizer_of(config, base.loaded, seed))
         task = _task(base, config, template, support)
         if not support.texts:
-            classifier.verbalizer.begin_task(support.classes, support.label_words)
+            classifier.verbalizer.begin_task(support.classes, support.label_words)  # never without a name
             features = _fit(classifier, template.pool, task, refit=True)
             return Adapted(tensors_of(template.pool), tensors_of(classifier.verbalizer), features.cpu(), [])
         part = _part(task, most, seed)
@@ -160,9 +181,8 @@ def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, supp
 
     batch = batch_of(support.texts, support.labels)
     names = None
-    if config.reads_names:
-        texts = [text_of_words(support.label_words[name]) for name in support.classes]
-        names = batch_of(texts, range(len(texts)))
+    if config.reads_names and support.names:
+        names = batch_of(list(support.names.values()), [support.classes.index(name) for name in support.names])
     return Task(0, support.classes, support.label_words, support=batch, query=batch, names=names)
 
 

@@ -176,7 +176,7 @@ def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Te
         classes=classes,
         labels=labels,
         texts=texts,
-        label_words=None if words is None else checked_label_words(words, classes),
+        label_words=None if words is None else checked_label_words(words, classes, some=True),
         adapted=Adapted(
             pool=_pool(folder / _POOL_TENSORS, _read_tensors(folder / _POOL_TENSORS), meta.config),
             verbalizer=_with_prefix(tensors, _VERBALIZER),

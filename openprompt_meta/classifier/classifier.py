@@ -15,7 +15,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from openprompt_meta.classifier.adaptation import FittedTask, Support, adapt_pool, words_of
+from openprompt_meta.classifier.adaptation import FittedTask, Support, adapt_pool, names_to_read, words_of
 from openprompt_meta.classifier.artefact import Stored, local_folder, read_artefact, upload, write_artefact
 from openprompt_meta.classifier.inputs import (
     Label,
@@ -48,6 +48,18 @@ _WINDOW = 2048
 _building = threading.Lock()
 
 
+REJECTED: tuple[str, int] = ("none of these", -1)
+"""What texts of no class are called, where classes are strings and where they are numbers."""
+
+
+def rejected_as(classes: Sequence[Label]) -> Label:
+    """What texts that are of none of these classes are called; no class has that name."""
+    found = REJECTED[0] if isinstance(classes[0], str) else REJECTED[1]
+    if found in classes:
+        raise DataError(f"A class is called {found!r}, which is what reject_below calls texts of no class. Rename it.")
+    return found
+
+
 class NotFitted(OpenPromptMetaError, NotFittedError):  # noqa: N818 - scikit-learn's name for it
     """A classifier was asked before it was given examples."""
 
@@ -72,6 +84,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             head); the run's if ``None``.
         adapt_examples: support examples that take part in the gradient steps at most, which bounds their memory; label
             embeddings are computed from all of them.
+        reject_below: :meth:`predict` says :data:`REJECTED` of a text whose most probable class is less probable than
+            this: it is likely of none of the classes. By default every text gets a class.
         batch_tokens: tokens that go through the model at a time in prediction, padding included.
         device: ``cpu``, ``cuda``, …; the run's if ``None``.
 
@@ -102,6 +116,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         inner_lr: float | None = None,
         mix_lambda: float | None = None,
         adapt_examples: int = 256,
+        reject_below: float | None = None,
         batch_tokens: int = 2048,
         device: str | None = None,
     ) -> None:
@@ -112,6 +127,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         self.inner_lr = inner_lr
         self.mix_lambda = mix_lambda
         self.adapt_examples = adapt_examples
+        self.reject_below = reject_below
         self.batch_tokens = batch_tokens
         self.device = device
 
@@ -246,6 +262,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         labels: Any,
         label_words: Mapping[Any, str | Sequence[str]] | None = None,
         classes: Any = None,
+        label_descriptions: Mapping[Any, str] | None = None,
     ) -> MetaPromptClassifier:
         """Learn classes from examples, forgetting what was fitted before.
 
@@ -254,15 +271,18 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         Args:
             texts: strings, at least one for each of two or more classes.
             labels: the class of each: strings, or whole numbers.
-            label_words: a word or words for each class, where words contribute; by default those in the class's name.
+            label_words: a word or words for each class, where words contribute; by default those in the class's name,
+                if it says something: ``book_hotel`` does, ``3`` and ``label_a`` do not.
             classes: all classes, if some of them (or all: zero-shot, with no texts) have no example. They are then
-                known by their words alone, which the verbalizer must read (``name_weight``, ``name_verbalizer``).
+                known by their words alone, which the verbalizer must read, as that of the pool which ships does.
+            label_descriptions: the same for classes that are better said in a sentence each.
 
         Raises:
             DataError: texts or labels that cannot be learned from, saying which. One text with two labels is refused:
                 among so few examples it is a mistake.
             VerbalizerError: label words are given and contribute nothing.
         """
+        label_words = _with_descriptions(label_words, label_descriptions)
         if classes is None:
             return self._take(self._learned(*self._checked(texts, labels), label_words))
         known = checked_labels(classes)
@@ -376,16 +396,24 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
                 "the words of the classes (rep_verbalizer.name_weight above 0, or name_verbalizer)."
             )
         base = base_model_of(meta)
-        words = None if label_words is None else checked_label_words(label_words, classes)
+        every = not meta.config.verbalizer_section.does_without_names
+        words = None if label_words is None else checked_label_words(label_words, classes, not every)
         if words is not None and not meta.config.uses_words:
             raise VerbalizerError(
                 "Label words were given, but they contribute nothing: mix_lambda is 1, and names do not count as "
                 "examples. Set mix_lambda below 1 (which needs a model with a vocabulary head), or leave them out."
             )
+        read = names_to_read([str(name) for name in classes], words, every)
+        unknown = [name for name in without if str(name) not in read]
+        if unknown:
+            raise DataError(
+                f"Of the classes {unknown[:8]} there is no example, and their names say nothing. Give an example of "
+                "each, or say in label_descriptions what they are."
+            )
         numbers = {name: i for i, name in enumerate(classes)}
         own = tuple(numbers[label] for label in labels)
         names = [str(name) for name in classes]
-        support = Support(texts, own, names, words_of(names, words))
+        support = Support(texts, own, names, words_of(names, words), read)
         adapted = adapt_pool(base, meta.config, meta.pool, support, meta.seed, int(self.adapt_examples))
         return FittedTask(meta, classes, own, tuple(texts), words, adapted)
 
@@ -405,10 +433,19 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         return self._probabilities(self._fitted(), texts)
 
     def predict(self, texts: Any) -> np.ndarray[Any, Any]:
-        """The most probable class of each text; the same errors as :meth:`predict_proba`."""
+        """The most probable class of each text, or :data:`REJECTED`; the same errors as :meth:`predict_proba`."""
         task = self._fitted()
-        found: np.ndarray[Any, Any] = _array(task.classes)[self._probabilities(task, texts).argmax(axis=1)]
-        return found
+        least = self._least_probability()
+        probabilities = self._probabilities(task, texts)
+        found: np.ndarray[Any, Any] = _array(task.classes)[probabilities.argmax(axis=1)]
+        rejected = probabilities.max(axis=1) < least
+        return np.where(rejected, rejected_as(task.classes), found) if least > 0 else found
+
+    def _least_probability(self) -> float:
+        least = 0 if self.reject_below is None else self.reject_below
+        if isinstance(least, bool) or not isinstance(least, int | float | np.number) or not 0 <= least < 1:
+            raise ConfigError(f"reject_below is {least!r}; expected a probability below 1, or None.")
+        return float(least)
 
     def explain(self, text: str, words: int = 5, examples: int = 5) -> Explanation:
         """Why a text is classified as it is.
@@ -466,6 +503,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         return _array(self._fitted().classes)
 
     @property
+    def head_(self) -> str | None:
+        """Which head :meth:`fit` has chosen and why, in a sentence; ``None`` for a verbalizer without a choice."""
+        return self._predictor(self._fitted()).head
+
+    @property
     def task_(self) -> FittedTask:
         """What :meth:`fit` learned; an AttributeError before it, as for :attr:`classes_`."""
         return self._fitted()
@@ -518,6 +560,18 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # Without the language model, which another process loads for itself.
         return {name: value for name, value in super().__getstate__().items() if name != "_live"}
+
+
+def _with_descriptions(words: Mapping[Any, Any] | None, descriptions: Mapping[Any, str] | None) -> Any:
+    """Words and descriptions of classes in one mapping; no class has both."""
+    if descriptions is None:
+        return words
+    if not isinstance(descriptions, Mapping) or not all(isinstance(text, str) for text in descriptions.values()):
+        raise DataError("label_descriptions is no mapping from classes to a sentence each.")
+    both = [name for name in descriptions if name in (words or {})]
+    if both:
+        raise DataError(f"The classes {both[:8]} have both label_words and label_descriptions. Give one of them.")
+    return {**(words or {}), **descriptions}
 
 
 def _array(classes: Sequence[Label]) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from openprompt_meta.data.checks import same_text
-from openprompt_meta.errors import DataError
+from openprompt_meta.errors import DataError, did_you_mean
 
 Label: TypeAlias = "str | int | bool"
 # bool before int, of which it is one.
@@ -86,11 +86,16 @@ def conflicting_texts(texts: Sequence[str], labels: Sequence[Label]) -> dict[str
     return {text: found for text, found in seen.items() if len(found) > 1}
 
 
-def checked_label_words(label_words: Any, classes: Sequence[Label]) -> dict[str, tuple[str, ...]]:
+def checked_label_words(label_words: Any, classes: Sequence[Label], some: bool = False) -> dict[str, tuple[str, ...]]:
     """Words of each class by the class's name as a string, from a mapping by class (or by its name).
 
+    Args:
+        label_words: the mapping.
+        classes: the classes.
+        some: whether words of some of them are enough.
+
     Raises:
-        DataError: a class has no words, or something that is none.
+        DataError: a class has no words, or something that is none; or a class is none of these.
     """
     if not isinstance(label_words, Mapping):
         raise DataError(
@@ -98,7 +103,14 @@ def checked_label_words(label_words: Any, classes: Sequence[Label]) -> dict[str,
         )
     by_name = {str(name): words for name, words in label_words.items()}
     found: dict[str, tuple[str, ...]] = {}
-    for name in map(str, classes):
+    names = list(map(str, classes))
+    unknown = [name for name in by_name if name not in names] if some else []
+    if unknown:
+        raise DataError(
+            f"There are words for {unknown[:8]}, which are no classes; the classes are {', '.join(map(repr, names))}."
+            + did_you_mean(unknown[0], names)
+        )
+    for name in by_name if some else names:
         given = by_name.get(name, ())
         words = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
         if not words or not all(isinstance(word, str) and word.strip() for word in words):

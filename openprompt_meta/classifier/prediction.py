@@ -23,6 +23,7 @@ from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.methods.building import verbalizer_of
 from openprompt_meta.methods.language_model import build_classifier
+from openprompt_meta.verbalizers.adaptive import AdaptiveVerbalizer
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
 from openprompt_meta.verbalizers.names import NameVerbalizer
 
@@ -80,6 +81,7 @@ class Explanation:
         nearest_examples: the most similar support examples, most similar first; none if the classifier was saved
             without them.
         truncated: whether the text was longer than the budget and cut.
+        head: which head decides, and why that one; ``None`` for a verbalizer that has no choice.
     """
 
     text: str
@@ -89,6 +91,7 @@ class Explanation:
     prompt_words: tuple[tuple[NearestWord, ...], ...]
     nearest_examples: tuple[NearestExample, ...]
     truncated: bool
+    head: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -175,7 +178,14 @@ class Predictor:
             prompt_words=self._nearest_words(self._template.pool(batch["query"])[0], words),
             nearest_examples=self._nearest_examples(features.cpu(), examples),
             truncated=rows.cut > 0,
+            head=self.head,
         )
+
+    @property
+    def head(self) -> str | None:
+        """Which head the verbalizer has chosen, in a sentence; ``None`` for one that has no choice."""
+        verbalizer = self._classifier.verbalizer
+        return verbalizer.describe() if isinstance(verbalizer, AdaptiveVerbalizer) else None
 
     def _class_probabilities(self, features: Tensor, logits: Tensor | None) -> tuple[ClassProbability, ...]:
         """The classes, the most probable first, with what each of two mixed verbalizers gives them."""

@@ -9,12 +9,13 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
+from openprompt_meta.components import verbalizers
 from openprompt_meta.config.schema import RunConfig, key_at
 from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
@@ -255,6 +256,26 @@ SHIPPED = Path(__file__).parents[1] / "pools" / "general"
 def takes_shipped_pool(base_model: str | os.PathLike[str] | None) -> bool:
     """Whether the language model is the one that the pool which ships was learned on."""
     return base_model is None or os.fspath(base_model) == "minilm"
+
+
+def serving(meta: MetaLearned, values: Mapping[str, Any]) -> MetaLearned:
+    """The same pool to be used with other settings than it was learned with.
+
+    Args:
+        meta: the pool.
+        values: settings by their dotted paths, such as the precision of the language model. Another verbalizer takes
+            over what the settings of the one before have in common with its own.
+    """
+    config = meta.config
+    values = dict(values)
+    chosen = values.get("verbalizer", config.verbalizer)
+    if chosen != config.verbalizer:
+        given = config.verbalizer_section.model_dump()
+        known = verbalizers()[chosen].config.model_fields
+        values |= {f"{chosen}.{key}": value for key, value in given.items() if key in known}
+    config = config.with_values(values)
+    base = load_base_model(config)
+    return replace(meta, config=config, fingerprint=base.fingerprint, tokenizer_fingerprint=base.tokenizer_fingerprint)
 
 
 def fresh(seed: int | None, changes: Changes) -> MetaLearned:

@@ -37,13 +37,22 @@ def _add_fit(subparsers: Subparsers) -> None:
         help="make a classifier from a few labelled texts",
         description="Adapt a meta-learned pool to a few labelled texts and save the classifier.",
     )
-    fit.add_argument("source", metavar="RUN", help="a run folder, or a saved classifier to start from the pool of")
+    fit.add_argument(
+        "source",
+        metavar="RUN",
+        nargs="?",
+        help="a run folder, or a saved classifier to start from the pool of; the pool that ships by default",
+    )
     fit.add_argument("--data", required=True, metavar="FILE", help="labelled texts: .csv, .tsv or .jsonl")
     fit.add_argument(
         "--out", required=True, metavar="DIR", help="where the classifier goes; one that is there is replaced"
     )
     _add_columns(fit, labels=True)
-    fit.add_argument("--label-words", metavar="FILE", help="words of each class, .json or .yaml, for λ below 1")
+    fit.add_argument(
+        "--label-words",
+        metavar="FILE",
+        help="words of the classes or a sentence each, .json or .yaml; by default those in their names",
+    )
     fit.add_argument(
         "--test", metavar="FILE", help="labelled texts to evaluate it on; the scores go into its model card"
     )
@@ -143,6 +152,8 @@ def _fit(options: argparse.Namespace) -> int:
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return 0
     print(f"{len(classes)} classes from {len(texts)} examples: {', '.join(map(str, classes))}")
+    if classifier.head_ is not None:
+        print(f"Head: {classifier.head_}")
     if scores is not None:
         _print_scores(scores)
     print(f"Saved to {options.out} ({size / 1000:.0f} kB). Try: openprompt-meta predict {options.out} texts.txt")
@@ -153,6 +164,8 @@ def _source(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
     settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device")
+    if options.source is None:
+        return MetaPromptClassifier(**settings)
     folder = Path(options.source)
     if folder.is_dir() and not (folder / "classifier.json").exists():
         return MetaPromptClassifier.from_run(options.source, **settings)
@@ -292,6 +305,8 @@ def _as_text(explanation: Explanation) -> Sequence[str]:
     if explanation.nearest_examples:
         lines += ["", "nearest examples"]
         lines += [f"{near.cosine:.3f}  {near.label}: {near.text}" for near in explanation.nearest_examples]
+    if explanation.head is not None:
+        lines += ["", f"head: {explanation.head}"]
     if explanation.truncated:
         lines += ["", "The text is longer than the length budget and was cut."]
     return lines

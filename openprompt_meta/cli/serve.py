@@ -27,7 +27,12 @@ def add_parser(subparsers: Subparsers) -> None:
         "machine alone unless --host says otherwise, and then by token only. Tasks that are fitted over HTTP live in "
         "memory until the service stops. Ctrl-C stops it.",
     )
-    parser.add_argument("folder", metavar="DIR", help="a saved classifier, or a run folder")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        help="a saved classifier, or a run folder; the pool that ships by default, to fit tasks over HTTP",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=_whole(0, 65535), default=8000, help="0 takes a free one (default: %(default)s)"
@@ -82,7 +87,10 @@ def _run(options: argparse.Namespace) -> int:
     with open_socket(options.host, options.port) as listening:
         share_cores(limits.predictions_at_once)
         app = build_app(_open(options.folder), access, limits)
-        print(f"Serving {options.folder} on {address_of(listening)}/{_query(given, made)}", flush=True)
+        print(
+            f"Serving {options.folder or 'the pool that ships'} on {address_of(listening)}/{_query(given, made)}",
+            flush=True,
+        )
         if not is_loopback(options.host):
             print("From other machines, use this machine's own name or address in its place.", flush=True)
         Server(app).run(sockets=[listening])
@@ -90,10 +98,12 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open(folder: str) -> MetaPromptClassifier:
+def _open(folder: str | None) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
     from openprompt_meta.runs.folder import RunFolder
 
+    if folder is None:
+        return MetaPromptClassifier()
     if not Path(folder).is_dir():
         raise ServiceError(f"There is no folder {folder}: give one that 'openprompt-meta fit' or 'train' wrote.")
     if RunFolder(folder).config_file.is_file():

@@ -164,17 +164,16 @@ def words_of_class_name(name: str) -> tuple[str, ...]:
 
 
 # Words that class names are numbered with; alone they say nothing of what is in the class.
-_SAY_NOTHING = frozenset(
-    ("category", "cat", "class", "cls", "cluster", "code", "default", "group", "id", "index", "intent", "item", "kind")
-    + ("label", "lbl", "na", "nan", "no", "none", "null", "number", "tag", "target", "the", "topic", "type", "unknown")
+_SAYS_NOTHING = re.compile(
+    r"\d+|[a-z]|category|class|cls|cluster|group|id|intent|item|label|lbl|nan|none|null|tag|target|topic|type|unknown"
 )
 
 
 def telling_words(name: str) -> tuple[str, ...]:
     """The words of a class name, or none if it says nothing of the class: ``3``, ``label_a``, ``Topic 7``."""
     words = words_of_class_name(name)
-    tells = any(not (word.isdecimal() or word in _SAY_NOTHING or len(word.encode()) == 1) for word in words)
-    return words if tells and any(map(str.isalpha, name)) else ()
+    tells = any(map(str.isalpha, name)) and not all(map(_SAYS_NOTHING.fullmatch, words))
+    return words if tells else ()
 
 
 def text_of_words(words: Iterable[str]) -> str:

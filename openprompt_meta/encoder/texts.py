@@ -53,8 +53,8 @@ class OpenPromptTexts:
 
     def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
         """The texts at ``indices`` as one wrapped batch, ``[B, max_seq_length]``, with ``label`` ``[B]`` if given."""
-        rows = [self._row(index) for index in indices]
-        batch = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+        rows = [self._row(index) for index in indices or (0,)]
+        batch = {key: torch.stack([row[key] for row in rows])[: len(indices)] for key in rows[0]}
         if labels is not None:
             batch["label"] = torch.tensor(list(labels), dtype=torch.long)
         return {key: value.to(self._device) for key, value in batch.items()}
@@ -136,7 +136,7 @@ class TokenizedTexts:
         """
         batch = self._rows.batch(indices)
         if self._kept_queries is not None:
-            batch["query"] = self._kept_queries[torch.as_tensor(list(indices))]
+            batch["query"] = self._kept_queries[torch.as_tensor(list(indices), dtype=torch.long)]
         if labels is not None:
             batch["label"] = torch.tensor(list(labels), dtype=torch.long)
         return {key: value.to(self._device) for key, value in batch.items()}

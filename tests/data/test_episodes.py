@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openprompt_meta.data.dataset import Split
-from openprompt_meta.data.episodes import EpisodeSampler, seeded_sample
+from openprompt_meta.data.episodes import EpisodeSampler, VariedEpisodeSampler, seeded_choice, seeded_sample
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
@@ -172,3 +173,80 @@ def test_negative_numbers_and_endless_loops_are_refused() -> None:
         sampler[-1]
     with pytest.raises(TypeError):
         iter(sampler)  # type: ignore[call-overload]
+
+
+# -- episodes of many sizes -------------------------------------------------------------------------------------------
+
+
+@given(
+    sizes=st.lists(st.integers(4, 40), min_size=2, max_size=25),
+    ways=st.tuples(st.integers(2, 6), st.integers(0, 14)),
+    shots=st.tuples(st.integers(0, 3), st.integers(0, 7)),
+    texts=st.integers(1, 80),
+    index=st.integers(0, 2**40),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_varied_episode_keeps_to_its_bounds(
+    sizes: list[int], ways: tuple[int, int], shots: tuple[int, int], texts: int, index: int
+) -> None:
+    fewest, least = min(ways[0], len(sizes)), shots[0]
+    split = make_split(sizes)
+    sampler = VariedEpisodeSampler(split, (fewest, fewest + ways[1]), (least, least + shots[1]), texts)
+    episode = sampler[index]
+    assert fewest <= len(set(episode.classes)) == len(episode.classes) <= fewest + ways[1]
+    assert len({*episode.support, *episode.query}) == len(episode.support) + len(episode.query)
+    given_to = Counter(episode.support_labels)
+    assert all(least <= given_to[label] <= least + shots[1] for label in range(len(episode.classes)))
+    assert set(episode.query_labels) == set(range(len(episode.classes))), "every class is asked for"
+    # The least that there can be is more than `texts` where there are many classes.
+    assert len(episode.support) + len(episode.query) <= max(texts, len(episode.classes) * (max(least, 1) + 1))
+    labels = (*episode.support_labels, *episode.query_labels)
+    for position, label in zip((*episode.support, *episode.query), labels, strict=True):
+        assert split.labels[position] == episode.classes[label]
+    assert episode == sampler[index]
+
+
+def test_small_tasks_are_as_frequent_as_large_ones_of_many_sizes() -> None:
+    sampler = VariedEpisodeSampler(make_split([60] * 20), ways=(2, 20), shots=(0, 10), texts=400)
+    episodes = [sampler[index] for index in range(2000)]
+    ways = Counter(len(episode.classes) for episode in episodes)
+    shots = Counter(len(episode.support) // len(episode.classes) for episode in episodes)
+    shares = [1 / (size + 1) for size in range(2, 21)]
+    for size, share in zip(range(2, 21), shares, strict=True):
+        assert abs(ways[size] / 2000 - share / sum(shares)) < 0.03
+    assert shots[0] > shots[1] > shots[4] > 0
+    assert min(shots) == 0
+    assert max(shots) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ways": (3, 2)}, "ways lie between 3 and 2"),
+        ({"ways": (1, 4)}, "expected two rising numbers from 2"),
+        ({"shots": (-1, 4)}, "expected two rising numbers from 0"),
+        ({"ways": (5, 9)}, "has 3 classes"),
+        ({"ways": (2, 9), "shots": (6, 9)}, "6 shots and a query need 7 a class"),
+    ],
+)
+def test_bounds_that_cannot_be_kept_are_refused(options: dict[str, tuple[int, int]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        VariedEpisodeSampler(make_split([6, 6, 6]), **options)  # type: ignore[arg-type]
+
+
+def test_an_episode_of_a_mixture_has_classes_of_one_data_set() -> None:
+    split = make_split([8] * 9)
+    domains = (split.classes[:3], split.classes[3:5], split.classes[5:])
+    mixed = replace(split, domains=domains, shares=(1, 2, 5))
+    for sampler in (EpisodeSampler(mixed, ways=2, shots=1, queries=1), VariedEpisodeSampler(mixed, ways=(2, 20))):
+        found = Counter(
+            next(i for i, domain in enumerate(domains) if set(episode.classes) <= set(domain))
+            for episode in sampler.take(800)
+        )
+        assert [round(found[i] / 100) for i in range(3)] == [1, 2, 5]
+
+
+def test_a_choice_is_as_likely_as_its_weight() -> None:
+    found = Counter(seeded_choice("abc", (1, 0, 3), "key", i) for i in range(4000))
+    assert found["b"] == 0
+    assert abs(found["a"] / 4000 - 0.25) < 0.02

@@ -1,0 +1,289 @@
+"""Compare pools with what costs nothing, on classes that they have not seen.
+
+    python runners/measure_pool.py --pool openprompt_meta/pools/general --data data/hwu64 data/reuters
+    python runners/measure_pool.py --left-out runs/pools --data data/hwu64 …   # runs/pools/without-hwu64, and so on
+
+All that is compared sees the same texts, tasks and words, of the test classes alone. Accuracies are inductive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from openprompt_meta.cli import exit_code_of
+
+WAYS, QUERIES = 5, 15
+FEW, ALL = (0, 1, 5), (1, 5, 20)
+TEXTS_A_CLASS = 100
+DRAWS = 10
+NAME_WEIGHT = 2.0
+NOTHING = ("names alone", "class means", "class means with names", "logistic regression")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task: positions of texts, and the classes that they are of."""
+
+    classes: Sequence[int]
+    support: Sequence[Sequence[int]]
+    query: Sequence[Sequence[int]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print a table; 2 and one message if something is refused."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", nargs="+", required=True, metavar="PATH", help="data sets, each with a test split")
+    pools = parser.add_mutually_exclusive_group()
+    pools.add_argument("--pool", metavar="DIR", help="a saved pool; by default the one that ships")
+    pools.add_argument("--left-out", metavar="DIR", help="a folder of runs, without-NAME for each data set")
+    parser.add_argument("--tasks", type=int, default=300, help="5-way tasks (default: %(default)s)")
+    parser.add_argument("--split", default="test", choices=("test", "valid"), help="(default: %(default)s)")
+    parser.add_argument("--precision", default="float32", help="of the frozen model (default: %(default)s)")
+    parser.add_argument("--contrastive", type=int, default=0, metavar="N", help="tasks of contrastive fine-tuning")
+    parser.add_argument("--out", metavar="FILE", help="write the figures as JSON too")
+    options = parser.parse_args(arguments)
+    return exit_code_of("measure_pool", lambda: measure(options))
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Everything that was asked for, one data set after the other."""
+    from openprompt_meta.data.loading import load
+
+    found: dict[str, Any] = {}
+    for path in options.data:
+        dataset = load(path)
+        found[dataset.name] = of_dataset(options, dataset)
+        print(f"\n{dataset.name}, {options.split} classes\n\n{table(found[dataset.name])}", flush=True)
+        if options.out:
+            Path(options.out).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    return 0
+
+
+def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str, list[float]]]:
+    """Accuracy of every task, by what was measured and by whom."""
+    from openprompt_meta.classifier.artefact import read_artefact
+    from openprompt_meta.classifier.pretrained import SHIPPED, Changes, of_run, serving
+
+    settings = {"plm.precision": options.precision, "verbalizer": "adaptive_verbalizer"}
+    if options.left_out:
+        meta = serving(of_run(Path(options.left_out) / f"without-{dataset.name}", None, Changes()), settings)
+    else:
+        meta = serving(read_artefact(options.pool or SHIPPED).meta, settings)
+    texts, by_class, names = few_texts(dataset, dataset[options.split])
+    prompted, bare = Prompted(meta), Bare(meta)
+    features = {"pool": prompted.read(texts), "bare": bare.read(texts)}
+    of_names = {"pool": prompted.read(names), "bare": bare.read(names)}
+    rows: dict[str, dict[str, list[float]]] = {}
+    tasks = {f"{WAYS}-way {shots}-shot": list(few_way(by_class, shots, options.tasks)) for shots in FEW}
+    tasks |= {f"all {len(by_class)} classes, {shots}-shot": list(all_classes(by_class, shots)) for shots in ALL}
+    for title, drawn in tasks.items():
+        for task in tqdm(drawn, desc=f"{dataset.name}, {title}", leave=False):
+            for row, right in evaluated(task, features, of_names, prompted.verbalizer).items():
+                rows.setdefault(row, {}).setdefault(title, []).append(right)
+    for title, drawn in tasks.items():
+        if options.contrastive and "0-shot" not in title:
+            few = drawn[: options.contrastive]
+            rows.setdefault("contrastive", {})[title], seconds = contrastive(bare, texts, few)
+            print(f"contrastive, {title}: {seconds:.1f} s a task, {len(few)} tasks")
+    return rows
+
+
+# -- Texts and tasks --------------------------------------------------------------------------------------------------
+
+
+def few_texts(dataset: Any, split: Any) -> tuple[list[str], list[list[int]], list[str]]:
+    """At most :data:`TEXTS_A_CLASS` texts of each class, where those of which class are, and the classes' names."""
+    from openprompt_meta.data.classes import text_of_words
+    from openprompt_meta.data.episodes import seeded_sample
+
+    texts: list[str] = []
+    by_class = []
+    for name, own in split.indices.items():
+        chosen = seeded_sample(own, min(len(own), TEXTS_A_CLASS), "measured", name)
+        by_class.append(list(range(len(texts), len(texts) + len(chosen))))
+        texts += [split.texts[i] for i in chosen]
+    return texts, by_class, [text_of_words(dataset.label_words[name]) for name in split.classes]
+
+
+def few_way(by_class: Sequence[Sequence[int]], shots: int, count: int) -> Iterator[Drawn]:
+    """5-way tasks; classes and queries are the same for every number of shots."""
+    from openprompt_meta.data.episodes import seeded_sample
+
+    most = min(len(own) for own in by_class)
+    queries = min(QUERIES, most - max(FEW))
+    for index in range(count):
+        classes = seeded_sample(range(len(by_class)), WAYS, "classes", index)
+        drawn = [seeded_sample(by_class[i], queries + max(FEW), "texts", index, i) for i in classes]
+        yield Drawn(classes, [own[queries : queries + shots] for own in drawn], [own[:queries] for own in drawn])
+
+
+def all_classes(by_class: Sequence[Sequence[int]], shots: int) -> Iterator[Drawn]:
+    """All classes at once; a class with too few texts keeps a third of them to be asked for."""
+    from openprompt_meta.data.episodes import seeded_sample
+
+    for index in range(DRAWS):
+        drawn = [seeded_sample(own, len(own), "all", index, i) for i, own in enumerate(by_class)]
+        kept = [max(len(own) // 3, min(len(own) - max(ALL), 50)) for own in drawn]
+        support = [own[asked : asked + shots] for own, asked in zip(drawn, kept, strict=True)]
+        query = [own[:asked] for own, asked in zip(drawn, kept, strict=True)]
+        yield Drawn(list(range(len(by_class))), support, query)
+
+
+# -- Reading texts ----------------------------------------------------------------------------------------------------
+
+
+class Prompted:
+    """Reads texts with a pool's prompts, as a classifier does that is fitted from it."""
+
+    def __init__(self, meta: Any) -> None:
+        from openprompt_meta.classifier.pretrained import base_model_of, template_with
+        from openprompt_meta.methods.building import verbalizer_of
+        from openprompt_meta.methods.language_model import build_classifier
+
+        self._base, self._config = base_model_of(meta), meta.config
+        self._template = template_with(self._base, meta.config, meta.pool)
+        self.verbalizer = verbalizer_of(meta.config, self._base.loaded, 0)
+        self._classifier = build_classifier(meta.config, self._base.loaded, self._template, self.verbalizer)
+
+    @torch.no_grad()
+    def read(self, texts: Sequence[str]) -> Tensor:
+        """Features ``[n, d_o]``."""
+        from openprompt_meta.classifier.adaptation import wrapped
+
+        rows = wrapped(self._base, self._config, self._template, texts)
+        return in_groups(rows.lengths.tolist(), lambda group: self._classifier.read(rows.batch(group))[0])
+
+
+class Bare:
+    """Reads texts as they are: the mean over the encoder's tokens."""
+
+    def __init__(self, meta: Any) -> None:
+        from openprompt_meta.classifier.pretrained import base_model_of
+
+        self.loaded, self.budget = base_model_of(meta).loaded, meta.config.dataset.max_seq_length
+
+    @torch.no_grad()
+    def read(self, texts: Sequence[str]) -> Tensor:
+        """Features ``[n, d_o]``."""
+        from openprompt_meta.learners.baselines import mean_pooled
+
+        def tokens(group: Sequence[int]) -> Any:
+            return self.loaded.tokenizer(
+                [texts[i] for i in group],
+                truncation=True,
+                max_length=self.budget,
+                padding=True,
+                return_tensors="pt",
+            )
+
+        cut = self.loaded.tokenizer(list(texts), truncation=True, max_length=self.budget)
+        lengths = [len(ids) for ids in cut["input_ids"]]
+        return in_groups(lengths, lambda group: mean_pooled(self.loaded.model.base_model, dict(tokens(group))))
+
+
+def in_groups(lengths: Sequence[int], read: Callable[[Sequence[int]], Tensor]) -> Tensor:
+    """Features of texts that are read by length, in the order in which they were given."""
+    from openprompt_meta.encoder.batching import groups_by_length
+
+    groups = list(groups_by_length(list(lengths), 4096))
+    parts = [read(group).float() for group in tqdm(groups, desc="reading texts", leave=False)]
+    return torch.cat(parts)[torch.tensor([i for group in groups for i in group]).argsort()]
+
+
+# -- Learning a task --------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def evaluated(
+    task: Drawn, features: Mapping[str, Tensor], of_names: Mapping[str, Tensor], verbalizer: Any
+) -> dict[str, float]:
+    """The share of queries that each row gets right."""
+    from openprompt_meta.learners.baselines import class_means, class_means_with_names, logistic_regression
+
+    labels = labels_of(task.support)
+    expected = labels_of(task.query)
+    support, query = ([i for own in part for i in own] for part in (task.support, task.query))
+    classes = list(task.classes)
+    bare, names = features["bare"], of_names["bare"][classes]
+    found = {}
+    if len(labels):
+        found["class means"] = class_means()(bare[support], labels)(bare[query])
+        found["class means with names"] = class_means_with_names(NAME_WEIGHT)(bare[support], labels, names)(
+            bare[query]
+        )
+        found["logistic regression"] = logistic_regression(10.0)(bare[support], labels)(bare[query])
+    else:
+        found["names alone"] = F.normalize(bare[query], dim=-1) @ F.normalize(names, dim=-1).T
+    verbalizer.begin_task([str(i) for i in classes])
+    verbalizer.fit_names(of_names["pool"][classes], torch.arange(len(classes)))
+    verbalizer.fit_support(features["pool"][support], None, labels)
+    found["pool"] = verbalizer.log_probabilities(features["pool"][query], None)
+    found["pool, class means"] = (
+        F.normalize(features["pool"][query], dim=-1) @ F.normalize(verbalizer.label_embeddings, dim=-1).T
+    )
+    return {row: float((scores.argmax(dim=-1) == expected).float().mean()) for row, scores in found.items()}
+
+
+def labels_of(parts: Sequence[Sequence[int]]) -> Tensor:
+    """The class of each text of a part."""
+    return torch.tensor([label for label, own in enumerate(parts) for _ in own], dtype=torch.long)
+
+
+def contrastive(bare: Bare, texts: Sequence[str], tasks: Sequence[Drawn]) -> tuple[list[float], float]:
+    """Accuracy of the encoder tuned on each task, as SetFit does, and the seconds that a task takes."""
+    from openprompt_meta.learners.baselines import ContrastiveLearner, logistic_regression
+    from openprompt_meta.learners.task import Task
+    from openprompt_meta.methods import ContrastiveSection
+    from openprompt_meta.methods.baselines import BareTexts
+    from openprompt_meta.methods.language_model import own_copy
+
+    section = ContrastiveSection()
+    encoder = own_copy(bare.loaded).model.base_model
+    learner = ContrastiveLearner(encoder, section.lr, logistic_regression(10.0), section.pairs)
+    source = BareTexts(texts, bare.loaded, bare.budget)
+    right = []
+    started = time.perf_counter()
+    for index, task in enumerate(tqdm(tasks, desc="contrastive", leave=False)):
+        batches = [
+            source.batch([i for own in part for i in own], labels_of(part).tolist())
+            for part in (task.support, task.query)
+        ]
+        outcome = learner.evaluate(Task(index, [str(i) for i in task.classes], {}, *batches), section.steps)
+        right.append(outcome.accuracy)
+    return right, (time.perf_counter() - started) / len(tasks)
+
+
+# -- Printing ---------------------------------------------------------------------------------------------------------
+
+
+def table(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """Rows of figures in Markdown, and how far the pool is ahead of the best of the others on the same tasks."""
+    from openprompt_meta.runs.evaluation import summarise_tasks
+
+    titles = list(dict.fromkeys(title for row in rows.values() for title in row))
+    lines = ["| | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    for name, row in rows.items():
+        cells = [str(summarise_tasks(row[title])) if title in row else "" for title in titles]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    ahead = []
+    for title in titles:
+        best = max((name for name in NOTHING if title in rows.get(name, {})), key=lambda name: sum(rows[name][title]))
+        gains = [own - other for own, other in zip(rows["pool"][title], rows[best][title], strict=True)]
+        ahead.append(f"{summarise_tasks(gains)} ({best})")
+    return "\n".join([*lines, "| pool ahead by | " + " | ".join(ahead) + " |"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
