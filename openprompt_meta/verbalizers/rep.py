@@ -13,7 +13,6 @@ from openprompt_meta.errors import VerbalizerError
 from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.verbalizers.base import Uncopied, labels_that_fit
 from openprompt_meta.verbalizers.mixed import MixedVerbalizer
-from openprompt_meta.verbalizers.names import mean_by_class
 
 SIMILARITIES = ("cosine", "euclidean")
 CENTRINGS = ("none", "support", "transductive")
@@ -29,8 +28,10 @@ class RepVerbalizer(MixedVerbalizer):
         P̃(y | x) = softmax_y(ρ · cos(v_y, h(x)))
 
     With ``name_weight`` w the words of the class, read as a text, count as w more of its examples, so that a class may
-    have few or none. With ``leave_one_out`` a support text is compared, in an inner loop, with what the others make of
-    its class: the paper has it be part of its own label embedding, which leaves that loss little to say.
+    have few or none. Not every class need have words that say something: one without is known by its examples alone
+    (:meth:`fit_names`), and so are all classes of a task that brings no words (:meth:`leave_out_names`). With
+    ``leave_one_out`` a support text is compared, in an inner loop, with what the others make of its class: the paper
+    has it be part of its own label embedding, which leaves that loss little to say.
 
     In an ordinary OpenPrompt loop there is no support set to hand over: in training mode the verbalizer averages
     the labelled batches that pass through it, and keeps the averages for evaluation. A class not seen yet has
@@ -66,7 +67,7 @@ class RepVerbalizer(MixedVerbalizer):
     feature_sum: Tensor | None  # [C, d_o]
     feature_count: Tensor | None  # [C]
     seen_this_round: Tensor | None  # [C]
-    name_features: Tensor | None  # [C, d_o]
+    name_features: Tensor | None  # [C, d_o]; a row of zeros for a class without a name
 
     def __init__(
         self,
@@ -158,15 +159,39 @@ class RepVerbalizer(MixedVerbalizer):
         super().begin_task(classes, label_words)
         self._names_left_out = False
         self._support.value = self._names.value = self._support_labels = None
+        self._names_left_out = False
         for name in _BUFFERS:
             setattr(self, name, None)
 
     def fit_names(self, features: Tensor, labels: Tensor) -> None:
-        """Take the features of the classes' words; gradients flow through them."""
+        """Take the features of the classes' words; gradients flow through them.
+
+        Where words count as examples, a class may have none: it is then known by its examples alone.
+        """
         super().fit_names(features, labels)
         if self.uses_names:
-            self._names.value = mean_by_class(features, labels, self._number_of_classes())
+            labels = labels_that_fit(features, labels, self._number_of_classes())
+            self._names.value = _means(*self._class_sums(features, labels))
             self.name_features = self._names.value.detach()
+            self._names_left_out = False
+
+    def leave_out_names(self) -> None:
+        """For a task that brings no words: label embeddings are means of examples alone, whatever ``name_weight`` is.
+
+        Called after :meth:`begin_task`, which takes it back, and before :meth:`fit_support`, in place of
+        :meth:`fit_names`.
+
+        Raises:
+            VerbalizerError: words contribute by themselves too (``words_read_by: encoder`` with λ below 1), and
+                cannot be left out.
+        """
+        if super().reads_names:
+            raise VerbalizerError(
+                f"The words of the classes are half of what {type(self).__name__} predicts by (mix_lambda below 1, "
+                "words_read_by: encoder) and cannot be left out. Give words for each class, or take mix_lambda: 1."
+            )
+        self._names.value = self.name_features = None
+        self._names_left_out = self.uses_names
 
     def leave_out_names(self) -> None:
         """Let the task that was begun be known by its examples alone."""
@@ -178,15 +203,28 @@ class RepVerbalizer(MixedVerbalizer):
         """Average the support set's features by class; gradients flow through the averages.
 
         With names there may be classes without an example, or no example at all: ``[0, d_o]``.
+
+        Raises:
+            VerbalizerError: a class has neither an example nor a name.
         """
         number = self._number_of_classes()
-        if self.uses_names and len(labels) == 0:
+        takes_names = self.uses_names and not self._names_left_out
+        if takes_names and len(labels) == 0:
             self._support_labels = labels.to(features.device).long()
-        elif self.uses_names:
+        elif takes_names:
             self._support_labels = labels_that_fit(features, labels, number)
         else:
             self._support_labels = self._checked_support(features, labels)
         sums, counts = self._support.value = self._class_sums(features, self._support_labels)
+        if self._names_left_out:  # said by zeros, so that what is saved says it too
+            self.name_features = torch.zeros_like(sums).detach()
+        if takes_names and self.name_features is not None:
+            missing = ((counts == 0) & ~_has_name(self.name_features)).nonzero().flatten().tolist()
+            if missing:
+                raise VerbalizerError(
+                    f"Class {self._class_names(missing)} has neither an example nor a name that was read. Each class "
+                    "needs one or the other."
+                )
         # What state_dict saves; the averages above carry gradients.
         self.feature_sum, self.feature_count = sums.detach(), counts.detach()
         self.seen_this_round = torch.ones_like(counts, dtype=torch.bool)
@@ -322,6 +360,8 @@ class RepVerbalizer(MixedVerbalizer):
         if not self.uses_names:
             return self._examples()
         names = self.name_features if self._names.value is None else self._names.value
+        if names is None and self._names_left_out:
+            return self._examples()
         if names is None:
             raise VerbalizerError(
                 "name_weight is above 0, but the names of the classes have not been read: call fit_names with their "
@@ -331,7 +371,7 @@ class RepVerbalizer(MixedVerbalizer):
             sums, counts = torch.zeros_like(names), names.new_zeros(len(names))
         else:
             sums, counts = self._examples()
-        return sums + self.name_weight * names, counts + self.name_weight
+        return sums + self.name_weight * names, counts + self.name_weight * _has_name(names).to(counts.dtype)
 
     def _examples(self) -> tuple[Tensor, Tensor]:
         if self._support.value is not None:
@@ -341,8 +381,11 @@ class RepVerbalizer(MixedVerbalizer):
                 "RepVerbalizer has seen no labelled example yet. Call fit_support, or run labelled batches "
                 "through the model in training mode before evaluating."
             )
-        missing = (self.feature_count == 0).nonzero().flatten().tolist()
-        if missing and not self.uses_names:
+        unknown = self.feature_count == 0
+        if self.uses_names and self.name_features is not None:
+            unknown = unknown & ~_has_name(self.name_features)
+        missing = unknown.nonzero().flatten().tolist()
+        if missing:
             raise VerbalizerError(
                 f"No training example of class {self._class_names(missing)} has come by. Each class needs at "
                 "least one before evaluation."
@@ -367,3 +410,8 @@ class RepVerbalizer(MixedVerbalizer):
 
 def _means(sums: Tensor, counts: Tensor) -> Tensor:
     return sums / counts.clamp_min(1e-12).unsqueeze(-1)
+
+
+def _has_name(names: Tensor) -> Tensor:
+    """Which rows of names ``[C, d_o]`` there are, ``[C]``: a row of zeros stands for a class without one."""
+    return (names.detach() != 0).any(dim=-1)
