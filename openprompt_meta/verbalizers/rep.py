@@ -145,7 +145,7 @@ class RepVerbalizer(MixedVerbalizer):
     def uses_names(self) -> bool:
         """Whether the words of a class count as examples of it."""
         weight = self.name_weight
-        return not self._names_left_out and (isinstance(weight, Tensor) or weight > 0)
+        return isinstance(weight, Tensor) or weight > 0
 
     @property
     def reads_names(self) -> bool:
@@ -157,7 +157,6 @@ class RepVerbalizer(MixedVerbalizer):
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Forget all label embeddings and take these classes."""
         super().begin_task(classes, label_words)
-        self._names_left_out = False
         self._support.value = self._names.value = self._support_labels = None
         self._names_left_out = False
         for name in _BUFFERS:
@@ -192,12 +191,6 @@ class RepVerbalizer(MixedVerbalizer):
             )
         self._names.value = self.name_features = None
         self._names_left_out = self.uses_names
-
-    def leave_out_names(self) -> None:
-        """Let the task that was begun be known by its examples alone."""
-        if super().reads_names:
-            super().leave_out_names()
-        self._names_left_out = True
 
     def fit_support(self, features: Tensor, logits: Tensor | None, labels: Tensor) -> None:
         """Average the support set's features by class; gradients flow through the averages.
