@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from openprompt_meta.learners.baselines import (
     Fit,
     HeadLearner,
     class_means,
-    class_means_with_names,
     logistic_regression,
     mean_pooled,
     nearest_neighbours,
@@ -123,11 +122,8 @@ def build_mean_prototypes(
 ) -> Method:
     """Class means of mean-pooled features, and the names of the classes if they count."""
     section = config.settings(MeanPrototypesSection)
-    weight, means = section.name_weight, class_means(section.assignment_rounds)
-    method = _of_mean_features(config, loaded, dataset, seed, means, 0, reads_names=weight > 0)
-    if not weight:
-        return method
-    return replace(method, learner=FeatureLearner(means, class_means_with_names(weight, section.assignment_rounds)))
+    means = class_means(section.name_weight, section.assignment_rounds)
+    return _of_mean_features(config, loaded, dataset, seed, means, 0, reads_names=section.name_weight > 0)
 
 
 def build_logistic_regression(
