@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from openprompt_meta.compat.versions import (
     REQUIREMENTS,
     Requirement,
     installed_version,
-    python_version,
 )
 
 
@@ -98,7 +98,7 @@ def examine() -> Report:
 
     Imports torch, transformers, OpenPrompt and learn2learn's MAML to see that they work.
     """
-    findings = [_version_finding(PYTHON, python_version())]
+    findings = [_version_finding(PYTHON, Version(platform.python_version()))]
     findings += [_version_finding(r, installed_version(r.package)) for r in REQUIREMENTS.values()]
     by_name = {finding.name: finding for finding in findings}
 
