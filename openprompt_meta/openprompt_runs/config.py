@@ -137,9 +137,7 @@ def _known_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
     return own
 
 
-# -- config -----------------------------------------------------------------------------------------------------------
-# Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.
-#
+# -- reading a YAML ---------------------------------------------------------------------------------------------------
 # OpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not
 # choose before the command line can choose it.
 
