@@ -145,8 +145,6 @@ def _module(name: str) -> ModuleType:
 
 # -- special tokens around a wrapped example, for tokenizers without the methods that OpenPrompt calls ----------------
 
-logger = logging.getLogger(__name__)
-
 # What OpenPrompt writes at special positions: soft tokens are numbered from 1, so 0 is "none"; everywhere
 # else -100 is the value that losses ignore.
 _FILL_SOFT = 0
@@ -229,12 +227,18 @@ def _find(part: list[int], whole: list[int]) -> int:
 # Keys of a template's or verbalizer's section that OpenPrompt itself reads.
 OPENPROMPT_KEYS = ("parent_config", "file_path", "choice", "optimize", "init_using_split")
 # Arguments that the run supplies; a YAML cannot.
-SUPPLIED = ("self", "model", "tokenizer")
+_SUPPLIED = ("self", "model", "tokenizer")
+
+
+def accepted_keys(cls: type) -> list[str]:
+    """Arguments of a template or verbalizer that a YAML can give."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [one.name for one in parameters if one.kind is not one.VAR_KEYWORD and one.name not in _SUPPLIED]
 
 
 def refuse_unknown_keys(cls: type, config: Mapping[str, Any] | None) -> None:
     """Raise a ConfigError that lists every key of ``config`` which neither ``cls`` nor OpenPrompt takes."""
-    accepted = [name for name in inspect.signature(cls).parameters if name not in SUPPLIED]
+    accepted = accepted_keys(cls)
     known = (*accepted, *OPENPROMPT_KEYS)
     unknown = [key for key in (config or {}) if key not in known]
     if unknown:

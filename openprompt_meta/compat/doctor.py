@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from openprompt_meta.compat.versions import (
     REQUIREMENTS,
     Requirement,
     installed_version,
-    python_version,
 )
 
 
@@ -98,7 +98,7 @@ def examine() -> Report:
 
     Imports torch, transformers, OpenPrompt and learn2learn's MAML to see that they work.
     """
-    findings = [_version_finding(PYTHON, python_version())]
+    findings = [_version_finding(PYTHON, Version(platform.python_version()))]
     findings += [_version_finding(r, installed_version(r.package)) for r in REQUIREMENTS.values()]
     by_name = {finding.name: finding for finding in findings}
 
@@ -111,7 +111,10 @@ def examine() -> Report:
         findings.append(_trial("learn2learn's MAML", "learn2learn", load_maml))
     findings.append(_compiler_finding(needed=by_name["learn2learn"].found is None))
 
-    return Report(tuple(findings), bridged_names() + _mended())
+    bridged = bridged_names()
+    if "openprompt" in sys.modules:
+        bridged += bridge_tokenizer_wrapper()
+    return Report(tuple(findings), bridged)
 
 
 def _mark(finding: Diagnosis) -> str:
@@ -142,10 +145,6 @@ def _trial(name: str, package: str, attempt: Callable[[], object]) -> Diagnosis:
             remedy = f"pip install {error.name.partition('.')[0]}"
         return Diagnosis(name, "failed", "works", False, False, remedy, f"{type(error).__name__}: {error}")
     return Diagnosis(name, "works", "works", True, False, "", "tried just now")
-
-
-def _mended() -> tuple[str, ...]:
-    return bridge_tokenizer_wrapper() if "openprompt" in sys.modules else ()
 
 
 def _compiler_finding(*, needed: bool) -> Diagnosis:

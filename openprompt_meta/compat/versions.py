@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
@@ -93,11 +92,6 @@ def installed_versions() -> dict[str, str]:
 def entry_points_of(group: str) -> importlib.metadata.EntryPoints:
     """What the installed packages offer under this name."""
     return importlib.metadata.entry_points(group=group)
-
-
-def python_version() -> Version:
-    """The version of the running Python."""
-    return Version(platform.python_version())
 
 
 def require(package: str) -> Version:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from openprompt_meta.components import MetaLearnerDeclaration
 from openprompt_meta.sections import Count, Section
 
-__all__ = ["META_LEARNERS"]
-
 
 class BmgSection(Section):
     """``bmg``: for ``meta.learner: bmg``, bootstrapped meta-gradients."""

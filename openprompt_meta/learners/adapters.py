@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -88,11 +89,11 @@ class PoolClones(Adapter):
         yield _ClonedPools(self._maml, clones, self.adapted)
 
 
+@dataclass(eq=False)
 class _ClonedPools(Adaptation):
-    def __init__(self, maml: Any, clones: list[Any], adapted: str) -> None:
-        self._maml = maml
-        self._clones = clones
-        self._adapted = adapted
+    _maml: Any
+    _clones: list[Any]
+    _adapted: str
 
     @property
     def pools(self) -> Sequence[PromptPool]:
@@ -213,35 +214,27 @@ class InPlace(Adapter):
         own = [one for one in verbalizer.parameters() if one.requires_grad and id(one) not in shared]
         if self._with_verbalizer is not None and own:
             steps.append(InnerSteps(own, *self._with_verbalizer))
+        taken = GradientSteps(steps)
         gradients = [parameter.grad for parameter in self._parameters]  # of the tasks before, in a meta-batch
         for parameter in self._parameters:
             parameter.grad = None
         with self._start.put_back():
             try:
-                yield _Adapted(self._pool, self._parameters, steps, self._start, self._halfway, gradients, scalars)
+                yield _Adapted(self._pool, self._parameters, taken, self._start, self._halfway, gradients, scalars)
             finally:
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
                     parameter.grad = gradient
 
 
+@dataclass(eq=False)
 class _Adapted(Adaptation):
-    def __init__(
-        self,
-        pool: PromptPool,
-        parameters: Sequence[nn.Parameter],
-        steps: Sequence[InnerSteps],
-        start: Weights,
-        halfway: Weights,
-        gradients: list[Tensor | None],
-        scalars: Sequence[nn.Parameter],
-    ) -> None:
-        self._pool = pool
-        self._parameters = parameters
-        self._steps = GradientSteps(steps)
-        self._start = start
-        self._halfway = halfway
-        self._gradients = gradients
-        self._scalars = scalars
+    _pool: PromptPool
+    _parameters: Sequence[nn.Parameter]
+    _steps: GradientSteps
+    _start: Weights
+    _halfway: Weights
+    _gradients: list[Tensor | None]
+    _scalars: Sequence[nn.Parameter]
 
     @property
     def pools(self) -> Sequence[PromptPool]:

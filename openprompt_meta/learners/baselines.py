@@ -28,10 +28,9 @@ from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 # -- Classifiers of fixed features: class means, logistic regression, nearest neighbours ------------------------------
 
-Fit: TypeAlias = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
-"""From support features ``[n, d]`` and labels ``[n]`` to what turns features ``[B, d]`` into log-probabilities."""
-FitWithNames: TypeAlias = Callable[[Tensor, Tensor, Tensor], Callable[[Tensor], Tensor]]
-"""The same from the features of the classes' names ``[C, d]`` besides."""
+Fit: TypeAlias = Callable[..., Callable[[Tensor], Tensor]]
+"""From support features ``[n, d]``, labels ``[n]`` and, where tasks bring them, the features of the classes' names
+``[C, d]`` to what turns features ``[B, d]`` into log-probabilities."""
 _LEAST = 1e-6  # a neighbour's absence is no proof: no class is impossible, or one text would make the loss infinite
 
 
@@ -41,50 +40,30 @@ class FeatureLearner(TaskLearner):
 
     Attributes:
         fit: the classifier. Batches bring ``features`` ``[n, d]``.
-        fit_with_names: in its place for tasks that bring the names of their classes.
     """
 
     fit: Fit
-    fit_with_names: FitWithNames | None = None
 
     def evaluate_batch(self, tasks: Sequence[Task], steps: int) -> list[TaskOutcome]:
         """Fit to each support set and evaluate the query set."""
         outcomes = []
         for task in tasks:
-            examples = task.support["features"], task.support["label"]
-            if self.fit_with_names is not None and task.names is not None:
-                predict = self.fit_with_names(*examples, task.names["features"])
-            else:
-                predict = self.fit(*examples)
+            names = [] if task.names is None else [task.names["features"]]
+            predict = self.fit(task.support["features"], task.support["label"], *names)
             predicted = predict(task.query["features"])
             loss = F.nll_loss(predicted, task.query["label"]).item()
             outcomes.append(TaskOutcome(task.index, accuracy_of(predicted, task), loss, [], predicted.cpu()))
         return outcomes
 
 
-def class_means(assignment_rounds: int = 0) -> Fit:
-    """Cosine with the class means, as the representative verbalizer compares.
+def class_means(name_weight: float = 0.0, assignment_rounds: int = 0) -> Fit:
+    """Cosine with the class means, as the representative verbalizer compares; arguments are its own."""
 
-    Args:
-        assignment_rounds: its own.
-    """
-
-    def fit(features: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
-        verbalizer = RepVerbalizer(assignment_rounds=assignment_rounds)
-        verbalizer.begin_task([str(label) for label in range(int(labels.max()) + 1)])
-        verbalizer.fit_support(features, None, labels)
-        return lambda evaluated: verbalizer.log_probabilities(evaluated, None)
-
-    return fit
-
-
-def class_means_with_names(name_weight: float, assignment_rounds: int = 0) -> FitWithNames:
-    """The same with the name of a class as ``name_weight`` more examples of it."""
-
-    def fit(features: Tensor, labels: Tensor, names: Tensor) -> Callable[[Tensor], Tensor]:
+    def fit(features: Tensor, labels: Tensor, names: Tensor | None = None) -> Callable[[Tensor], Tensor]:
         verbalizer = RepVerbalizer(name_weight=name_weight, assignment_rounds=assignment_rounds)
-        verbalizer.begin_task([str(label) for label in range(len(names))])
-        verbalizer.fit_names(names, torch.arange(len(names), device=names.device))
+        verbalizer.begin_task([str(label) for label in range(int(labels.max()) + 1)])
+        if names is not None:
+            verbalizer.fit_names(names, torch.arange(len(names), device=names.device))
         verbalizer.fit_support(features, None, labels)
         return lambda evaluated: verbalizer.log_probabilities(evaluated, None)
 
@@ -144,10 +123,7 @@ class _Tokens(nn.Module):
         self.encoder = encoder
 
     def forward(self, features: dict[str, Tensor], **ignored: Any) -> dict[str, Tensor]:
-        inputs = {
-            name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in features
-        }
-        return {**features, "token_embeddings": self.encoder(**inputs).last_hidden_state}
+        return {**features, "token_embeddings": self.encoder(**_inputs(features)).last_hidden_state}
 
 
 def pair_loss(encoder: nn.Module) -> Callable[[Batch, Batch, Tensor], Tensor]:
@@ -189,9 +165,13 @@ def pair_loss(encoder: nn.Module) -> Callable[[Batch, Batch, Tensor], Tensor]:
 
 def mean_pooled(encoder: nn.Module, batch: Batch) -> Tensor:
     """Hidden states averaged over the tokens of each text, ``[B, d_o]``, as sentence encoders do; at least float32."""
-    inputs = {key: batch[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
-    hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
-    return mean_over_tokens(hidden, inputs["attention_mask"])
+    hidden: Tensor = encoder(**_inputs(batch)).last_hidden_state  # [B, L, d_o]
+    return mean_over_tokens(hidden, batch["attention_mask"])
+
+
+def _inputs(batch: Batch) -> dict[str, Tensor]:
+    """What of a batch the encoder takes."""
+    return {key: batch[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
 
 
 class EncoderLearner(TaskLearner):
@@ -333,7 +313,7 @@ class ContrastiveLearner(EncoderLearner):
 
 def _rows(batch: Batch, places: Tensor) -> dict[str, Tensor]:
     """Those texts of a batch, in that order."""
-    return {key: batch[key][places] for key in ("input_ids", "attention_mask", "token_type_ids") if key in batch}
+    return {key: value[places] for key, value in _inputs(batch).items()}
 
 
 def draw_pairs(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:

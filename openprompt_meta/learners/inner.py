@@ -153,27 +153,17 @@ _Readings = Mapping[tuple[int, str], EncoderOutput]
 """What was read of the parts, by task and kind."""
 
 
+@dataclass(eq=False)
 class TaskBatch:
     """Tasks that are being learned side by side, with a verbalizer each.
-
-    Attributes:
-        tasks: the tasks.
-        verbalizers: theirs.
 
     The verbalizers belong to the inner loop: opening other tasks ends these.
     """
 
-    def __init__(
-        self,
-        learner: InnerLoop,
-        tasks: Sequence[Task],
-        verbalizers: Sequence[EpisodicVerbalizer],
-        known: KnownFeatures | None = None,
-    ) -> None:
-        self.tasks = tasks
-        self._learner = learner
-        self.verbalizers = verbalizers
-        self._known = known
+    _learner: InnerLoop
+    tasks: Sequence[Task]
+    verbalizers: Sequence[EpisodicVerbalizer]
+    _known: KnownFeatures | None = None
 
     def apart(self) -> TaskBatch:
         """The same tasks with copies of the verbalizers, so that what is fitted there changes nothing here."""

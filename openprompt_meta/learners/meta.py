@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from openprompt_meta.errors import NotFiniteError
-from openprompt_meta.learners.adapters import Adaptation, Adapter, PoolClones
+from openprompt_meta.learners.adapters import Adaptation, Adapter
 from openprompt_meta.learners.inner import InnerLoop, KnownFeatures, TaskBatch, task_randomness
 from openprompt_meta.learners.task import (
     MetaLearner,
@@ -119,10 +119,8 @@ class GradientLearner(AdaptingLearner, MetaLearner):
         meta_parameters: what is learned: a pool, or whatever else a method tunes across tasks.
         inner_loop: what is done inside a task.
         optimizer: over ``meta_parameters``.
-        inner_lr: α.
+        adapter: how tasks adapt what is learned.
         inner_steps: J in meta-training.
-        first_order: drop second derivatives from the meta-gradient.
-        adapter: how tasks adapt what is learned, for anything but clones of a pool stepped by ``inner_lr``.
     """
 
     def __init__(
@@ -130,16 +128,9 @@ class GradientLearner(AdaptingLearner, MetaLearner):
         meta_parameters: torch.nn.Module,
         inner_loop: InnerLoop,
         optimizer: torch.optim.Optimizer,
-        inner_lr: float = 0.1,
+        adapter: Adapter,
         inner_steps: int = 5,
-        first_order: bool = True,
-        adapter: Adapter | None = None,
     ) -> None:
-        if adapter is None:
-            if not isinstance(meta_parameters, PromptPool):
-                kind = type(meta_parameters).__name__
-                raise TypeError(f"Only a PromptPool is cloned by itself; give an adapter for {kind}.")
-            adapter = PoolClones(meta_parameters, inner_lr, first_order)
         super().__init__(inner_loop, adapter)
         self.meta_parameters = meta_parameters
         self.optimizer = optimizer

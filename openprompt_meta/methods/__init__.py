@@ -10,17 +10,6 @@ from annotated_types import Ge
 from openprompt_meta.components import MethodDeclaration, MethodSection
 from openprompt_meta.sections import Count, LearningRate, NonNegative, Positive, Problem, Steps, Whole
 
-__all__ = [
-    "METHODS",
-    "ContrastiveSection",
-    "FineTuningSection",
-    "LogisticRegressionSection",
-    "MeanPrototypesSection",
-    "MetaPromptingSection",
-    "NearestNeighboursSection",
-    "VerbalizerTuningSection",
-]
-
 
 class MetaPrompterSection(MethodSection):
     """``metaprompter`` has no keys of its own: the pool's stand in ``prompt_pool_template``."""

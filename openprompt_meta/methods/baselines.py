@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from openprompt_meta.learners.baselines import (
     Fit,
     HeadLearner,
     class_means,
-    class_means_with_names,
     logistic_regression,
     mean_pooled,
     nearest_neighbours,
@@ -33,45 +32,36 @@ from openprompt_meta.methods import (
     NearestNeighboursSection,
 )
 from openprompt_meta.methods.building import pool_template, task_sources
-from openprompt_meta.methods.language_model import build_texts, own_copy, parameters_of, product_precision
+from openprompt_meta.methods.language_model import build_texts, own_copy, product_precision
 from openprompt_meta.methods.method import Method
 
 # -- Texts without any template, and fixed features of texts, for methods that do not prompt --------------------------
 
 
+@dataclass(frozen=True)
 class BareTexts:
-    """Texts as the tokenizer gives them.
+    """Texts as the tokenizer of ``loaded`` gives them; those of more than ``max_length`` tokens are cut."""
 
-    Args:
-        texts: the texts.
-        loaded: whose tokenizer.
-        max_length: in tokens; longer texts are cut.
-    """
-
-    def __init__(self, texts: Sequence[str], loaded: LoadedMLM, max_length: int) -> None:
-        self._texts = texts
-        self._loaded = loaded
-        self._max_length = max_length
+    texts: Sequence[str]
+    loaded: LoadedMLM
+    max_length: int
 
     def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
         """``input_ids`` and what else the encoder takes, ``[B, L]`` with ``L`` the longest of them, and ``label``."""
-        encoded: Any = self._loaded.tokenizer(
-            [self._texts[index] for index in indices],
+        encoded: Any = self.loaded.tokenizer(
+            [self.texts[index] for index in indices],
             truncation=True,
-            max_length=self._max_length,
+            max_length=self.max_length,
             padding=True,
             return_tensors="pt",
         )
-        return _labelled(dict(encoded), labels, self._loaded)
+        return _labelled(dict(encoded), labels, self.loaded)
 
 
 class MeanFeatures:
-    """Hidden states of the bare text averaged over its tokens, as sentence encoders do; kept once computed.
+    """Hidden states of bare texts averaged over their tokens, as sentence encoders do; kept once computed.
 
-    Args:
-        texts: the texts.
-        loaded: the frozen language model.
-        max_length: in tokens; longer texts are cut.
+    Arguments as for :class:`BareTexts`; the language model is frozen.
     """
 
     def __init__(self, texts: Sequence[str], loaded: LoadedMLM, max_length: int) -> None:
@@ -92,21 +82,16 @@ class MeanFeatures:
         return self._known[index]
 
 
+@dataclass(frozen=True)
 class MaskFeatures:
-    """The [MASK]'s hidden states under the template without the pool: the pool's own query vectors.
+    """The [MASK]'s hidden states under the template without the pool: the pool's own query vectors."""
 
-    Args:
-        texts: wrapped, with their queries.
-        loaded: the frozen language model.
-    """
-
-    def __init__(self, texts: TokenizedTexts | OpenPromptTexts, loaded: LoadedMLM) -> None:
-        self._texts = texts
-        self._loaded = loaded
+    texts: TokenizedTexts | OpenPromptTexts
+    loaded: LoadedMLM
 
     def batch(self, indices: Sequence[int], labels: Sequence[int] | None = None) -> dict[str, Tensor]:
         """``features`` ``[B, d_o]`` and ``label``."""
-        return _labelled({"features": self._texts.queries(indices)}, labels, self._loaded)
+        return _labelled({"features": self.texts.queries(indices)}, labels, self.loaded)
 
 
 def _labelled(batch: dict[str, Tensor], labels: Sequence[int] | None, loaded: LoadedMLM) -> dict[str, Tensor]:
@@ -137,11 +122,8 @@ def build_mean_prototypes(
 ) -> Method:
     """Class means of mean-pooled features, and the names of the classes if they count."""
     section = config.settings(MeanPrototypesSection)
-    weight, means = section.name_weight, class_means(section.assignment_rounds)
-    method = _of_mean_features(config, loaded, dataset, seed, means, 0, reads_names=weight > 0)
-    if not weight:
-        return method
-    return replace(method, learner=FeatureLearner(means, class_means_with_names(weight, section.assignment_rounds)))
+    means = class_means(section.name_weight, section.assignment_rounds)
+    return _of_mean_features(config, loaded, dataset, seed, means, 0, reads_names=section.name_weight > 0)
 
 
 def build_logistic_regression(
@@ -216,5 +198,5 @@ def _method(
     sources = task_sources(
         config, dataset, seed, lambda texts: BareTexts(texts, loaded, config.dataset.max_seq_length)
     )
-    encoder = sum(parameter.numel() for parameter in parameters_of(loaded.model.base_model))
+    encoder = sum(parameter.numel() for parameter in loaded.model.base_model.parameters())
     return Method(learner, sources, encoder + config.meta.way * (loaded.model.config.hidden_size + 1), steps)

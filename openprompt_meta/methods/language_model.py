@@ -95,11 +95,6 @@ def own_copy(loaded: LoadedMLM) -> LoadedMLM:
     return loaded._replace(model=model.requires_grad_(True))
 
 
-def parameters_of(model: nn.Module) -> list[nn.Parameter]:
-    """All of a model's parameters, tied ones once: 109.5 million for BERT with its vocabulary head."""
-    return list(model.parameters())
-
-
 class TunedParameters(nn.Module):
     """Parameters of several modules under one roof, for an optimiser and for checkpoints.
 

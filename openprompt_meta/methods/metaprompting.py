@@ -24,7 +24,6 @@ from openprompt_meta.methods.language_model import (
     build_classifier,
     build_texts,
     own_copy,
-    parameters_of,
     tokens_at_once,
 )
 from openprompt_meta.methods.method import Method
@@ -54,7 +53,7 @@ def build_metaprompting(
             lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=False),
         ),
         num_parameters=pool.prompts.numel()
-        + sum(p.numel() for p in parameters_of(loaded.model) if tunes)
+        + sum(p.numel() for p in loaded.model.parameters() if tunes)
         + len(config.verbalizer_section.learned),
         eval_steps=config.meta.inner_steps_eval,
         classifier=classifier,
@@ -64,7 +63,7 @@ def build_metaprompting(
 def _both(config: RunConfig, classifier: MaskClassifier, pool: PromptPool, seed: int) -> GradientLearner:
     """Prompt and language model, each with step sizes of its own."""
     section, meta = config.settings(MetaPromptingSection), config.meta
-    model = parameters_of(classifier.plm)
+    model = list(classifier.plm.parameters())
     adapter = InPlace(
         pool,
         [InnerSteps([pool.prompts], meta.inner_lr), InnerSteps(model, section.model_lr, section.model_optimizer)],

@@ -10,7 +10,7 @@ from openprompt_meta.learners.meta import AdaptingLearner
 from openprompt_meta.learners.optim import InnerSteps
 from openprompt_meta.methods import VerbalizerTuningSection
 from openprompt_meta.methods.building import inner_loop, task_sources, verbalizer_of
-from openprompt_meta.methods.language_model import build_classifier, build_texts, own_copy, parameters_of
+from openprompt_meta.methods.language_model import build_classifier, build_texts, own_copy
 from openprompt_meta.methods.method import Method
 from openprompt_meta.prompts.pool_template import DiscreteTemplate
 
@@ -29,7 +29,7 @@ def build_verbalizer_tuning(
         config.prompt_pool_template.features,
     ).to(loaded.model.device)
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed), tuned=True)
-    model = parameters_of(loaded.model)
+    model = list(loaded.model.parameters())
     adapter = InPlace(
         template.pool, [InnerSteps(model, section.lr, section.optimizer)], (section.lr, section.optimizer)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -15,7 +14,7 @@ from openprompt.plms import _MODEL_CLASSES
 from openprompt.prompts import TEMPLATE_CLASS, VERBALIZER_CLASS
 from yacs.config import CfgNode
 
-from openprompt_meta.compat.bridge import OPENPROMPT_KEYS, SUPPLIED
+from openprompt_meta.compat.bridge import OPENPROMPT_KEYS, accepted_keys
 from openprompt_meta.components import verbalizers
 from openprompt_meta.config.yaml_file import parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
@@ -132,20 +131,13 @@ def _known_keys(path: tuple[str, ...]) -> tuple[str, ...] | None:
     name, inner = path[0], path[1:]
     for table in PROMPT_TABLES.values():
         if name in table:
-            of_class = {(): _arguments(table[name]), ("optimize",): _OPTIMIZE, ("optimize", "scheduler"): _SCHEDULER}
+            own_keys = (*accepted_keys(table[name]), *OPENPROMPT_KEYS)
+            of_class = {(): own_keys, ("optimize",): _OPTIMIZE, ("optimize", "scheduler"): _SCHEDULER}
             return (*(own or ()), *of_class[inner]) if inner in of_class else None
     return own
 
 
-def _arguments(prompt_class: type) -> tuple[str, ...]:
-    parameters = inspect.signature(prompt_class).parameters.values()
-    named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in SUPPLIED]
-    return (*named, *OPENPROMPT_KEYS)
-
-
-# -- config -----------------------------------------------------------------------------------------------------------
-# Reading an OpenPrompt-style YAML: checked as a whole before anything loads, all mistakes in one message.
-#
+# -- reading a YAML ---------------------------------------------------------------------------------------------------
 # OpenPrompt itself drops unknown keys, crashes on a top-level number, and forgets every section that the YAML did not
 # choose before the command line can choose it.
 

@@ -77,7 +77,7 @@ class FinishedRun:
     @cached_property
     def accuracies(self) -> dict[int, list[float]]:
         """Accuracy of every test task by seed."""
-        return {seed: [float(value) for value in self._test(seed)["accuracies"]] for seed in self.seeds}
+        return {seed: self.folder.seed(seed).test()["accuracies"] for seed in self.seeds}
 
     @property
     def accuracy(self) -> SeedsSummary:
@@ -86,7 +86,7 @@ class FinishedRun:
 
     def best_iteration(self, seed: int) -> int:
         """Which checkpoint was tested."""
-        return int(self._test(seed)["best_iteration"])
+        return int(self.folder.seed(seed).test()["best_iteration"])
 
     def metrics(self, seed: int, kind: str) -> list[dict[str, Any]]:
         """Records of ``step`` or ``validation``, in their order."""
@@ -111,16 +111,6 @@ class FinishedRun:
             for file in (folder.best_checkpoint, folder.metrics_file, folder.test_file):
                 digest.update(file.read_bytes() if file.is_file() else b"none")
         return digest.hexdigest()[:16]
-
-    def _test(self, seed: int) -> dict[str, Any]:
-        file = self.folder.seed(seed).test_file
-        try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            if not content["accuracies"] or "best_iteration" not in content:
-                raise ValueError
-        except (OSError, ValueError, KeyError, TypeError):
-            raise RunError(f"{file} is damaged. Delete it and resume the run: it is made again.") from None
-        return content
 
     # -- what has to be computed again ------------------------------------------------------------------------------
 

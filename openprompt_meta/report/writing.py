@@ -72,12 +72,8 @@ def write_report(
 
     A figure that these runs cannot have is named on the page with the reason; the others are made.
 
-    Args:
-        paths: run folders.
-        out: folder of the page; by default :func:`default_folder`.
-        options: how much to compute again.
-        show_progress: draw progress bars on stderr.
-        only: names of the figures that the page should have; by default all that fit the runs.
+    The page goes to ``out``, by default :func:`default_folder`, with the figures that ``only`` names, by default all
+    that fit the runs. Other arguments as for :func:`plot`.
 
     Returns:
         The page's file.

@@ -107,6 +107,20 @@ class SeedFolder:
         """Accuracy of every test task."""
         return self.path / "test.json"
 
+    def test(self) -> dict[str, Any]:
+        """What :attr:`test_file` holds. :class:`RunError` if it is damaged."""
+        try:
+            content = json.loads(read_limited(self.test_file))
+            values = content["accuracies"]
+            if not values or not all(isinstance(value, float) for value in values):
+                raise ValueError
+            if not all(isinstance(content[name], int) for name in ("best_iteration", "parameters")):
+                raise ValueError
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise RunError(f"{self.test_file} is damaged. Delete it and resume the run: it is made again.") from None
+        found: dict[str, Any] = content
+        return found
+
     def create(self) -> None:
         """Make the folders."""
         self.last_checkpoint.parent.mkdir(parents=True, exist_ok=True)

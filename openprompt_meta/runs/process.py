@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
@@ -23,7 +22,7 @@ from tqdm.auto import tqdm
 _OURS = logging.getLogger("openprompt_meta")
 
 
-@contextlib.contextmanager
+@contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append what this package logs to a file inside the block, as far as the disk has room for it."""
     handler = _PatientFileHandler(path, encoding="utf-8")
@@ -32,7 +31,7 @@ def log_file(path: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
+@contextmanager
 def log_to_screen(level: int) -> Iterator[None]:
     """Show what this package logs on stderr inside the block, above any progress bar."""
     handler = _AboveBars(level)
@@ -41,7 +40,7 @@ def log_to_screen(level: int) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
+@contextmanager
 def _handled(handler: logging.Handler, level: int) -> Iterator[None]:
     before = _OURS.level
     _OURS.addHandler(handler)
@@ -58,7 +57,7 @@ class _AboveBars(logging.Handler):
     """tqdm's own redirection forgets a handler's level, and with it what the user does not want to see."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a screen that was closed
+        with suppress(OSError, ValueError):  # a screen that was closed
             tqdm.write(self.format(record), sys.stderr)
 
 
@@ -75,7 +74,7 @@ class _PatientFileHandler(logging.FileHandler):
             tqdm.write(f"{self.baseFilename} cannot be written: {error}. The run goes on without it.", sys.stderr)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # what could not be written cannot be flushed either
+        with suppress(OSError):  # what could not be written cannot be flushed either
             super().close()
 
 

@@ -27,7 +27,7 @@ from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
-from openprompt_meta.runs.folder import RunFolder, SeedFolder
+from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.process import StopRequest, keep_freed_memory, log_file, set_threads, tensorboard_writer
 from openprompt_meta.runs.training import Training
 from openprompt_meta.version import __version__
@@ -194,12 +194,10 @@ class Run:
             **installed_versions(),
         }
         file = self.folder.versions_file
-        if not file.exists():
-            write_atomic(file, json.dumps(now, indent=2) + "\n")
-            return
         then = _json_or_none(file)
         if not isinstance(then, dict):
-            logger.warning("%s is damaged and written anew: what the run was started with is not known.", file)
+            if file.exists():
+                logger.warning("%s is damaged and written anew: what the run was started with is not known.", file)
             write_atomic(file, json.dumps(now, indent=2) + "\n")
             return
         changed = [f"{name} {then.get(name)} → {now.get(name)}" for name in now if then.get(name) != now[name]]
@@ -209,8 +207,7 @@ class Run:
             )
 
     def _write_results(self) -> dict[str, Any]:
-        folders = [self.folder.seed(seed) for seed in self.config.run.seeds]
-        tests = [_read_test(folder) for folder in folders]
+        tests = [self.folder.seed(seed).test() for seed in self.config.run.seeds]
         results = self._results([test["accuracies"] for test in tests], tests[0]["parameters"])
         written = _json_or_none(self.folder.results_file)
         # A finished run can be asked for its results again where nothing can be written.
@@ -235,17 +232,6 @@ class Run:
             "seeds": self.config.run.seeds,
             "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         }
-
-
-def _read_test(folder: SeedFolder) -> dict[str, Any]:
-    """Accuracies and number of parameters of a tested seed."""
-    content = _json_or_none(folder.test_file)
-    found = content if isinstance(content, dict) else {}
-    values, parameters = found.get("accuracies"), found.get("parameters")
-    whole = isinstance(values, list) and values and all(isinstance(value, float) for value in values)
-    if not whole or not isinstance(parameters, int):
-        raise RunError(f"{folder.test_file} is damaged. Delete it and resume the run: it is made again.")
-    return {"accuracies": values, "parameters": parameters}
 
 
 def _json_or_none(file: Path) -> Any:

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from openprompt_meta.components import methods, verbalizers
 from openprompt_meta.config.loading import RECOMMENDED
 from openprompt_meta.errors import ConfigError, did_you_mean
 
@@ -112,28 +113,26 @@ class Table:
 
 
 _VERBALIZERS = {
-    "hand-crafted": ("hand-crafted", "manual_verbalizer"),
-    "warp": ("WARP", "warp_verbalizer"),
-    "dart": ("DART", "dart_verbalizer"),
-    "protoverb": ("ProtoVerb", "proto_verbalizer"),
-    "repverb": ("RepVerb", "rep_verbalizer"),
+    "hand-crafted": "manual_verbalizer",
+    "warp": "warp_verbalizer",
+    "dart": "dart_verbalizer",
+    "protoverb": "proto_verbalizer",
+    "repverb": "rep_verbalizer",
 }
-
-
 _BOTH_VERBALIZERS = {"rep_verbalizer.mix_lambda": 0.5}
 _METAPROMPTER_ROW = ("main", "metaprompter")
 
 
 def _verbalizer_alone(name: str) -> TableRow:
-    label, verbalizer = _VERBALIZERS[name]
+    fixed = {"method": "verbalizer", "verbalizer": _VERBALIZERS[name]}
     paper = ("verbalizers", name) if name in ("warp", "protoverb", "repverb") else None
-    return TableRow(name, label, {"method": "verbalizer", "verbalizer": verbalizer}, paper=paper)
+    return TableRow(name, verbalizers()[_VERBALIZERS[name]].title, fixed, paper=paper)
 
 
 def _metaprompting(
     name: str, label: str, verbalizer: str, keys: Mapping[str, Any] | None = None, **options: Any
 ) -> TableRow:
-    fixed = {"method": "metaprompting", "verbalizer": _VERBALIZERS[verbalizer][1], **(keys or {})}
+    fixed = {"method": "metaprompting", "verbalizer": _VERBALIZERS[verbalizer], **(keys or {})}
     return TableRow(name, label, fixed, **options)
 
 
@@ -141,6 +140,12 @@ def _metaprompter(name: str, label: str, keys: Mapping[str, Any] | None = None, 
     """With both verbalizers, if the language model has a vocabulary head."""
     fixed = {"method": "metaprompter", "verbalizer": "rep_verbalizer", **(keys or {})}
     return TableRow(name, label, fixed, defaults_with_head=_BOTH_VERBALIZERS, **options)
+
+
+def _instead(method: str, suffix: str = "", label: str = "", keys: Mapping[str, Any] | None = None) -> TableRow:
+    """What a user would do instead of prompting, called as the method is or by a label of its own."""
+    name = f"{method.replace('_', '-')}{suffix}"
+    return TableRow(name, label or methods()[method].title, {"method": method, **(keys or {})}, block="instead")
 
 
 _MAIN = (
@@ -152,7 +157,7 @@ _MAIN = (
     *(
         _metaprompting(
             f"metaprompting+{name}",
-            f"MetaPrompting+{_VERBALIZERS[name][0]}",
+            f"MetaPrompting+{verbalizers()[_VERBALIZERS[name]].title}",
             name,
             paper=("main", f"metaprompting+{name}"),
         )
@@ -169,17 +174,12 @@ _MAIN = (
         )
         for suffix, plus, verbalizer in (("", "", "hand-crafted"), ("+repverb", "+RepVerb", "repverb"))
     ),
-    *(
-        TableRow(name, label, {"method": method}, block="instead")
-        for name, label, method in (
-            ("mask-prototypes", "class means of the [MASK]", "mask_prototypes"),
-            ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes"),
-            ("logistic-regression", "logistic regression", "logistic_regression"),
-            ("nearest-neighbours", "nearest neighbours", "nearest_neighbours"),
-            ("fine-tuning", "fine-tuning with a head", "fine_tuning"),
-            ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive"),
-        )
-    ),
+    _instead("mask_prototypes"),
+    _instead("mean_prototypes"),
+    _instead("logistic_regression"),
+    _instead("nearest_neighbours"),
+    _instead("fine_tuning"),
+    _instead("contrastive"),
 )
 
 _BMG = (
@@ -244,20 +244,15 @@ def _recommended(suffix: str = "", label: str = "", keys: Mapping[str, Any] | No
 
 
 _WITHOUT_HEAD = (
-    *(
-        TableRow(name, label, {"method": method, **keys}, block="instead")
-        for name, label, method, keys in (
-            ("mean-prototypes", "class means of mean-pooled features", "mean_prototypes", {}),
-            ("mean-prototypes+names", "the same with names", "mean_prototypes", _NAMES),
-            ("logistic-regression", "logistic regression", "logistic_regression", {}),
-            ("contrastive", "contrastive fine-tuning, as SetFit", "contrastive", {}),
-            (
-                "mean-prototypes+names+queries",
-                "class means with names and queries",
-                "mean_prototypes",
-                {**_NAMES, "mean_prototypes.assignment_rounds": _ROUNDS},
-            ),
-        )
+    _instead("mean_prototypes"),
+    _instead("mean_prototypes", "+names", "the same with names", _NAMES),
+    _instead("logistic_regression"),
+    _instead("contrastive"),
+    _instead(
+        "mean_prototypes",
+        "+names+queries",
+        "class means with names and queries",
+        {**_NAMES, "mean_prototypes.assignment_rounds": _ROUNDS},
     ),
     _metaprompting(
         "metaprompting+repverb", "MetaPrompting+RepVerb", "repverb", paper=("main", "metaprompting+repverb")

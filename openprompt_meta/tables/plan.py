@@ -35,10 +35,8 @@ class _Speed:
 class _TimeEstimator:
     """Estimates for the cells of a table, each kind of cell measured once at most.
 
-    Args:
-        folder: of cells; what is finished there is learned from, where it differs in seed, length and number of tasks
-            only.
-        measure: where there is none such, run one iteration in a temporary folder and time it.
+    Finished cells in ``folder`` are learned from, where they differ in seed, length and number of tasks only; without
+    any, one iteration is run in a temporary folder and timed, if ``measure`` allows it.
     """
 
     def __init__(self, folder: Path, measure: bool = True) -> None:

@@ -65,20 +65,20 @@ def compare(row: Sequence[float], reference: Sequence[float]) -> PairedDifferenc
     )
 
 
-def t_half_width(differences: Sequence[float] | np.ndarray, confidence: float = 0.95) -> float | None:
-    """Half the width of the t interval around the mean of ``differences``; ``None`` for fewer than two."""
+def t_half_width(differences: Sequence[float] | np.ndarray) -> float | None:
+    """Half the width of the 95 % t interval around the mean of ``differences``; ``None`` for fewer than two."""
     count = len(differences)
     if count < 2:
         return None
-    quantile = stats.t.ppf(0.5 + confidence / 2, count - 1)
+    quantile = stats.t.ppf(0.975, count - 1)
     return float(quantile * np.std(differences, ddof=1) / math.sqrt(count))
 
 
-def sign_flip_p(differences: Sequence[float] | np.ndarray, flips: int = FLIPS, seed: int = 0) -> float:
+def sign_flip_p(differences: Sequence[float] | np.ndarray) -> float:
     """Two-sided p-value of a mean of zero, by flipping the sign of each difference.
 
     If the two methods were exchangeable, a difference would be as likely as its negative. All sign patterns are tried
-    if there are no more than ``flips``; else as many random ones from ``seed``, the observed one counted among them.
+    if there are no more than :data:`FLIPS`; else as many random ones, the observed one counted among them.
     """
     if len(differences) == 1:
         return 1.0  # both signs reach as far; scipy takes no fewer than two
@@ -90,9 +90,9 @@ def sign_flip_p(differences: Sequence[float] | np.ndarray, flips: int = FLIPS, s
             # Two-sided by the statistic: scipy's own would count one side and double it, with twice the error.
             alternative="greater",
             vectorized=True,
-            n_resamples=flips,
+            n_resamples=FLIPS,
             batch=_AT_ONCE,
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(0),
         ).pvalue
     )
 

@@ -109,7 +109,7 @@ def test_reptile_moves_the_start_towards_the_adapted_pool(mlm: LoadedMLM) -> Non
     now = stepped(query_loss(setting, now), now)
     epsilon = 0.25
     optimizer = torch.optim.SGD(pool.parameters(), lr=epsilon)
-    learner = ReptileLearner(pool, setting.base, optimizer, ALPHA, STEPS)
+    learner = ReptileLearner(pool, setting.base, optimizer, PoolClones(pool, ALPHA), STEPS)
     learner.meta_step([setting.task])
     expected = [one + epsilon * (two - one) for one, two in zip(start, now, strict=True)]
     assert_close([pool.keys, pool.prompts], expected)
@@ -122,7 +122,7 @@ def test_a_meta_batch_averages_what_its_tasks_teach(mlm: LoadedMLM, kind: Any, t
     query = {**setting.task.query, "label": torch.tensor([2, 1, 0, 0])}
     other = replace(setting.task, index=8, query=query)
     pool = setting.template.pool
-    learner = kind(pool, setting.base, torch.optim.SGD(pool.parameters(), lr=0.0), ALPHA, STEPS)
+    learner = kind(pool, setting.base, torch.optim.SGD(pool.parameters(), lr=0.0), PoolClones(pool, ALPHA), STEPS)
     gradients = []
     for tasks in ([setting.task], [other], [setting.task, other]):
         learner.meta_step(tasks)
@@ -162,7 +162,9 @@ def test_every_verbalizer_goes_with_every_learner(
     setting = Setting(mlm, verbalizer, PackedClassifier, label_embeddings=label_embeddings)
     pool = setting.template.pool
     before = pool.prompts.detach().clone()
-    learner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS).meta_step([setting.task])
+    learner(
+        pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), PoolClones(pool, ALPHA), STEPS
+    ).meta_step([setting.task])
     assert not torch.equal(before, pool.prompts)
     assert bool(torch.isfinite(pool.prompts).all())
 

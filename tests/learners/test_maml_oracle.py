@@ -15,6 +15,7 @@ from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.encoder.packed import PackedClassifier
 from openprompt_meta.errors import NotFiniteError
+from openprompt_meta.learners.adapters import PoolClones
 from openprompt_meta.learners.meta import MamlLearner
 from openprompt_meta.learners.task import Task
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
@@ -46,7 +47,7 @@ def meta_gradient(setting: Setting, first_order: bool) -> list[Tensor]:
     """What the learner hands its optimiser."""
     pool = setting.template.pool
     optimizer = torch.optim.SGD(pool.parameters(), lr=0.0)
-    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS, first_order)
+    learner = MamlLearner(pool, setting.base, optimizer, PoolClones(pool, ALPHA, first_order), STEPS)
     learner.meta_step([setting.task])
     return [pool.keys.grad, pool.prompts.grad]
 
@@ -101,7 +102,7 @@ def test_a_meta_batch_averages_the_gradients_of_its_tasks(
     )
     pool = setting.template.pool
     optimizer = torch.optim.SGD(pool.parameters(), lr=0.0)
-    learner = MamlLearner(pool, setting.base, optimizer, ALPHA, STEPS, first_order)
+    learner = MamlLearner(pool, setting.base, optimizer, PoolClones(pool, ALPHA, first_order), STEPS)
     gradients = []
     for tasks in ([setting.task], [other], [setting.task, other]):
         learner.meta_step(tasks)
@@ -116,7 +117,7 @@ def test_tasks_judged_side_by_side_are_judged_as_one_by_one(mlm: LoadedMLM, kind
     verbalizer = kind(tokenizer=mlm.tokenizer, model=mlm.model).double()
     setting = Setting(mlm, verbalizer, PackedClassifier, label_embeddings=label_embeddings, tokens_at_once=10_000)
     pool = setting.template.pool
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), PoolClones(pool, ALPHA), STEPS)
     # Other classes, other texts, another number of them: what is random in a task is its own.
     swapped = {"weather": WORDS["sport"], "sport": WORDS["food"], "food": WORDS["weather"]}
     few = {key: value[:3] for key, value in setting.task.query.items()}
@@ -146,7 +147,9 @@ def test_judging_changes_neither_pool_nor_language_model_and_learning_only_the_p
     pool = setting.template.pool
     model_before = copy.deepcopy(mlm.model.state_dict())
     pool_before = copy.deepcopy(pool.state_dict())
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS)
+    learner = MamlLearner(
+        pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), PoolClones(pool, ALPHA), STEPS
+    )
     learner.evaluate(setting.task, 2)
     assert all(torch.equal(value, pool_before[name]) for name, value in pool.state_dict().items())
     assert setting.template.pool is pool
@@ -159,7 +162,7 @@ def test_judging_changes_neither_pool_nor_language_model_and_learning_only_the_p
 def test_judging_without_steps_is_the_plain_prediction(mlm: LoadedMLM) -> None:
     setting = Setting(mlm)
     pool = setting.template.pool
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), PoolClones(pool, ALPHA), STEPS)
     outcome = learner.evaluate(setting.task, 0)
     support = setting.features(pool.keys, pool.prompts, setting.task.support)
     query = setting.features(pool.keys, pool.prompts, setting.task.query)
@@ -172,7 +175,9 @@ def test_judging_without_steps_is_the_plain_prediction(mlm: LoadedMLM) -> None:
 def test_every_verbalizer_goes_through_the_inner_and_the_outer_loop(mlm: LoadedMLM, kind: Any) -> None:
     setting = Setting(mlm, kind(tokenizer=mlm.tokenizer, model=mlm.model).double())
     pool = setting.template.pool
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), ALPHA, STEPS)
+    learner = MamlLearner(
+        pool, setting.base, torch.optim.Adam(pool.parameters(), lr=1e-2), PoolClones(pool, ALPHA), STEPS
+    )
     before = pool.prompts.detach().clone()
     step = learner.meta_step([setting.task])
     assert len(step.inner_losses) == STEPS
@@ -185,7 +190,7 @@ def test_a_loss_that_is_not_a_number_names_the_task_and_the_step(mlm: LoadedMLM)
     pool = setting.template.pool
     with torch.no_grad():
         pool.prompts[0, 0, 0] = math.nan
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), PoolClones(pool, ALPHA), STEPS)
     with pytest.raises(NotFiniteError, match=r"Task 7: inner step 1 is nan"):
         learner.meta_step([setting.task])
 
@@ -195,7 +200,9 @@ def test_a_meta_gradient_that_is_not_a_number_never_reaches_the_pool(mlm: Loaded
     pool = setting.template.pool
     before = copy.deepcopy(pool.state_dict())
     pool.prompts.register_hook(lambda gradient: gradient * math.inf)  # a finite loss, an infinite slope
-    learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, inner_steps=0)
+    learner = MamlLearner(
+        pool, setting.base, torch.optim.Adam(pool.parameters()), PoolClones(pool, ALPHA), inner_steps=0
+    )
     with pytest.raises(NotFiniteError, match=r"Task 7: the meta-gradient"):
         learner.meta_step([setting.task])
     assert all(torch.equal(value, before[name]) for name, value in pool.state_dict().items())
@@ -205,7 +212,7 @@ def test_what_is_random_inside_a_task_depends_on_seed_and_task_alone(mlm: Loaded
     def losses(seed: int, noise: int) -> list[float]:
         setting = Setting(mlm, WarpVerbalizer(mlm.tokenizer, mlm.model), seed=seed)
         pool = setting.template.pool
-        learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), ALPHA, STEPS)
+        learner = MamlLearner(pool, setting.base, torch.optim.Adam(pool.parameters()), PoolClones(pool, ALPHA), STEPS)
         torch.manual_seed(noise)
         state = torch.get_rng_state()
         found = learner.evaluate(setting.task, 2).inner_losses

@@ -19,7 +19,7 @@ from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifie
 from openprompt_meta.encoder.packed import PackedClassifier
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import MetaLearner
-from openprompt_meta.methods.language_model import load_language_model, parameters_of
+from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs import run
 from openprompt_meta.runs.run import Run
@@ -203,7 +203,7 @@ def test_what_learns_nothing_across_tasks_is_tested_at_once_and_resumes(
 def test_bert_has_the_papers_number_of_parameters(config: RunConfig) -> None:
     with torch.device("meta"):
         bert = transformers.BertForMaskedLM(transformers.BertConfig())
-    model = sum(parameter.numel() for parameter in parameters_of(bert))
+    model = sum(parameter.numel() for parameter in bert.parameters())
     assert round((model + 8 * 768) / 1e6, 2) == 109.52
     # The same sum at the tiny model's size, as the methods count it.
     loaded = load_language_model(config)

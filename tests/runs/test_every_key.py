@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.config.schema import RunConfig, describe
@@ -24,17 +25,19 @@ FOR_A_POOL = {"meta.inner_parameters", "meta.first_order"}
 
 
 @pytest.fixture
-def other_values(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> dict[str, Any]:
+def other_values(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> Iterator[dict[str, Any]]:
     """For every key another value than its default, all of them together a run that can be made."""
+    threads = torch.get_num_threads()
     data, words = write_data(tmp_path / "data"), tmp_path / "words.json"
     words.write_text(json.dumps({name: [name] for names in TOPICS.values() for name in names}), encoding="utf-8")
-    return {key.path: another_value(key) for key in describe()} | {
+    yield {key.path: another_value(key) for key in describe()} | {
         "plm.model_path": str(tiny_mlm_folder("bert")),
         "dataset.name": "small",
         "dataset.path": str(data),
         "dataset.split_counts": [5, 3, 3],
         "dataset.label_words": str(words),
     }
+    torch.set_num_threads(threads)  # the next test compares bits with a process of its own
 
 
 def made_with(values: dict[str, Any]) -> RunConfig:

@@ -13,8 +13,6 @@ from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.data.classes import ClassSplit, class_split_from
 from openprompt_meta.errors import DataError, did_you_mean
 
-__all__ = ["SetFacts", "SourceFile", "facts_of"]
-
 
 @dataclass(frozen=True)
 class SourceFile:

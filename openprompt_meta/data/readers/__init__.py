@@ -6,8 +6,6 @@ from openprompt_meta.components import ReaderDeclaration
 from openprompt_meta.data.readers.files import is_authors_file, is_layout
 from openprompt_meta.data.readers.libraries import is_saved_dataset
 
-__all__ = ["READERS"]
-
 READERS = (
     ReaderDeclaration(
         name="layout",

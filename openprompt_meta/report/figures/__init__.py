@@ -13,8 +13,6 @@ from openprompt_meta.report.figures.learning_curves import INNER_LOOP, TRAINING
 from openprompt_meta.report.figures.predictions import CALIBRATION, CLASSES, CONFUSION, TASKS
 from openprompt_meta.report.figures.prompts import ATTENTION, COSINE, NEAREST
 
-__all__ = ["FIGURES"]
-
 FIGURES: tuple[FigureKind[Any], ...] = (
     TUNING,
     PAIRED,

@@ -152,7 +152,7 @@ def _shots_curve(run: FinishedRun, cache: NumbersCache) -> ShotsCurve:
     with cache.progress_bar(count * len(shots), "accuracy against shots") as bar:
         for shot in shots:
             method = run.method(seed, shots=shot)
-            outcomes = evaluate_tasks(method.learner, method.sources["test"], count, meta.inner_steps_eval, bar)
+            outcomes = evaluate_tasks(method.learner, method.sources["test"], count, method.eval_steps, bar)
             accuracies.append([outcome.accuracy for outcome in outcomes])
     return ShotsCurve(run.label, meta.shot, shots, accuracies)
 

@@ -94,7 +94,7 @@ class LabelMap(FigureNumbers):
 def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> LabelMap:
     """Adapt the run's pool to the task with each verbalizer, and look at features and label embeddings."""
     (run,) = runs
-    seed, index, steps = run.seeds[0], cache.options.task, run.config.meta.inner_steps_eval
+    seed, index = run.seeds[0], cache.options.task
     maps = []
     classes: list[str] = []
     labels: list[int] = []
@@ -104,7 +104,7 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> LabelMap:
             task = method.sources["test"][index]
             classes = list(task.classes)
             labels = [*task.support["label"].tolist(), *task.query["label"].tolist()]
-            features, label_embeddings, accuracy = _adapted(method, task, steps)
+            features, label_embeddings, accuracy = _adapted(method, task, method.eval_steps)
             title = verbalizers()[verbalizer].title
             maps.append(_map(title, features, label_embeddings, np.array(labels), accuracy, seed))
             bar.update()

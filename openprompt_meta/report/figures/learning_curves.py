@@ -155,10 +155,11 @@ class InnerLoopCurves(FigureNumbers):
 def _measure_inner_loop(runs: Sequence[FinishedRun], cache: NumbersCache) -> InnerLoopCurves:
     """Adapt to test tasks and evaluate them after every step, also a few more than the run takes."""
     (run,) = runs
-    seed, configured = run.seeds[0], run.config.meta.inner_steps_eval
+    seed = run.seeds[0]
+    method = run.method(seed)
+    configured = method.eval_steps
     steps = max(configured, LEAST_STEPS)
     count = min(cache.options.tasks, MOST_TASKS, len(run.accuracies[seed]))
-    method = run.method(seed)
     learner, source = learner_of(method), method.sources["test"]
     curves = InnerLoopCurves(seed, configured, [], [], [])
     with cache.progress_bar(count * (steps + 1), "inner loop", "step") as bar:

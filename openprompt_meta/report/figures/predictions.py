@@ -59,7 +59,7 @@ def _predict(run: FinishedRun, cache: NumbersCache) -> RunPredictions:
     method = run.method(seed)
     source = method.sources["test"]
     with cache.progress_bar(count, "test tasks, evaluated again") as bar:
-        outcomes = evaluate_tasks(method.learner, source, count, run.config.meta.inner_steps_eval, bar)
+        outcomes = evaluate_tasks(method.learner, source, count, method.eval_steps, bar)
     tasks = []
     for outcome, episode in zip(outcomes, source.episodes.take(count), strict=True):
         probabilities = outcome.log_probabilities.double().exp().tolist()
