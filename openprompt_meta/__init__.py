@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openprompt_meta.encoder.names import read_names_with
     from openprompt_meta.prompts.pool import PromptPool
     from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+    from openprompt_meta.verbalizers.adaptive import AdaptiveVerbalizer
     from openprompt_meta.verbalizers.manual import ManualVerbalizer
     from openprompt_meta.verbalizers.names import NameVerbalizer
     from openprompt_meta.verbalizers.proto import ProtoVerbalizer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from openprompt_meta.verbalizers.warp import DartVerbalizer, WarpVerbalizer
 
 __all__ = [
+    "AdaptiveVerbalizer",
     "DartVerbalizer",
     "ManualVerbalizer",
     "MetaPromptClassifier",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "AdaptiveVerbalizer": "openprompt_meta.verbalizers.adaptive",
     "DartVerbalizer": "openprompt_meta.verbalizers.warp",
     "ManualVerbalizer": "openprompt_meta.verbalizers.manual",
     "MetaPromptClassifier": "openprompt_meta.classifier.classifier",

@@ -98,6 +98,26 @@ class RepVerbalizerSection(SoftVerbalizerSection):
         return self.centring == "transductive" or self.assignment_rounds > 0
 
 
+class AdaptiveVerbalizerSection(RepVerbalizerSection):
+    """``adaptive_verbalizer``: see :class:`openprompt_meta.AdaptiveVerbalizer`."""
+
+    strengths: list[Positive] = Field(default_factory=lambda: [1.0, 10.0])
+    """Each C, the strength of a correction, that is tried on held-out examples along with no correction."""
+    default_strength: Positive | None = 10.0
+    """C where no example can be held out: with one example of each class, if words count as examples."""
+
+    def problems(self, name: str) -> Iterator[Problem]:
+        """What does not go together with a correction."""
+        yield from super().problems(name)
+        for key, only in (("similarity", "cosine"), ("centring", "none"), ("assignment_rounds", 0)):
+            value = getattr(self, key)
+            if value != only:
+                text = f"got {value}; cosines with class means of the support set are what is corrected: {only}."
+                yield Problem(f"{name}.{key}", text)
+        if len(set(self.strengths)) < len(self.strengths):
+            yield Problem(f"{name}.strengths", f"got {self.strengths}, expected none of them twice.")
+
+
 class WarpVerbalizerSection(SoftVerbalizerSection):
     """``warp_verbalizer``: see :class:`openprompt_meta.WarpVerbalizer`."""
 
@@ -185,6 +205,12 @@ VERBALIZERS = (
         title="RepVerb",
         implementation="openprompt_meta.verbalizers.rep:RepVerbalizer",
         config=RepVerbalizerSection,
+    ),
+    VerbalizerDeclaration(
+        name="adaptive_verbalizer",
+        title="adaptive",
+        implementation="openprompt_meta.verbalizers.adaptive:AdaptiveVerbalizer",
+        config=AdaptiveVerbalizerSection,
     ),
     VerbalizerDeclaration(
         name="warp_verbalizer",

@@ -404,7 +404,13 @@ def test_label_words_must_cover_the_classes(with_words: Callable[..., MetaPrompt
 
 def test_every_verbalizer_can_be_used(tiny_run: Path, tmp_path: Path) -> None:
     run = load_config(tiny_run / "config.yaml")
-    for name in ("warp_verbalizer", "dart_verbalizer", "proto_verbalizer", "manual_verbalizer"):
+    for name in (
+        "adaptive_verbalizer",
+        "warp_verbalizer",
+        "dart_verbalizer",
+        "proto_verbalizer",
+        "manual_verbalizer",
+    ):
         classifier = MetaPromptClassifier.from_run(tiny_run)
         meta = classifier.meta_learned
         classifier._meta = (classifier._source(), replace(meta, config=run.with_values({"verbalizer": name})))

@@ -43,6 +43,7 @@ FROM_THE_RUN = {
 OUTSIDE_TASKS = {
     "prompt_pool_template": {"query_copy", "placeholder_mapping"},
     "rep_verbalizer": {"decay"},
+    "adaptive_verbalizer": {"decay"},
     "proto_verbalizer": {"prefix", "multi_token_handler", "post_log_softmax"},
     "manual_verbalizer": {"prefix", "post_log_softmax"},
 }

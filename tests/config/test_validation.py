@@ -208,7 +208,9 @@ def test_every_key_has_a_meaning_and_takes_its_own_default(key: Any) -> None:
     assert config_from_mapping(nested(key.path, key.default)) == RunConfig()
 
 
-@pytest.mark.parametrize("verbalizer", ["rep_verbalizer", "warp_verbalizer", "dart_verbalizer", "proto_verbalizer"])
+@pytest.mark.parametrize(
+    "verbalizer", ["rep_verbalizer", "adaptive_verbalizer", "warp_verbalizer", "dart_verbalizer", "proto_verbalizer"]
+)
 def test_mixing_needs_a_vocabulary_head_which_minilm_lacks(verbalizer: str) -> None:
     mixed: dict[str, Any] = {"verbalizer": verbalizer, verbalizer: {"mix_lambda": 0.5}}
     text = message(mixed)

@@ -23,6 +23,8 @@ _GIVEN: dict[str, Any] = {
     "run.seeds": [3, 4],
     "run.device": "cpu",
     "rep_verbalizer.learn": ["temperature"],
+    "adaptive_verbalizer.learn": ["temperature"],
+    "adaptive_verbalizer.strengths": [0.5, 2.0],
     "warp_verbalizer.learn": ["mix_lambda"],
     "dart_verbalizer.learn": ["mix_lambda"],
     "proto_verbalizer.learn": ["mix_lambda"],

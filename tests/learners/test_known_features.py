@@ -50,7 +50,9 @@ def _rows_read(method: Method, monkeypatch: pytest.MonkeyPatch, count: int, step
     return rows
 
 
-@pytest.mark.parametrize("verbalizer", ["rep_verbalizer", "name_verbalizer", "proto_verbalizer"])
+@pytest.mark.parametrize(
+    "verbalizer", ["rep_verbalizer", "adaptive_verbalizer", "name_verbalizer", "proto_verbalizer"]
+)
 def test_tasks_are_evaluated_as_each_by_itself(config: RunConfig, verbalizer: str) -> None:
     method = _built(config.with_values({"verbalizer": verbalizer}))
     source = method.sources["test"]

@@ -57,6 +57,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "rep_verbalizer.name_weight": 1.5,
         "meta.label_embeddings": "last_inner_step",
     },
+    "corrected class means": {
+        "verbalizer": "adaptive_verbalizer",
+        "adaptive_verbalizer.name_weight": 1.5,
+        "prompt_pool_template.features": "mean",
+    },
     "WARP of means": {
         "verbalizer": "warp_verbalizer",
         "warp_verbalizer.mix_lambda": 0.5,
@@ -95,6 +100,30 @@ def test_the_fast_engine_learns_and_evaluates_as_the_plain_one(
         assert one.loss == pytest.approx(two.loss, rel=1e-6)
         assert one.inner_losses == pytest.approx(two.inner_losses, rel=1e-6)
         assert torch.allclose(one.log_probabilities, two.log_probabilities, rtol=1e-6, atol=1e-8)
+
+
+def test_a_corrected_head_is_learned_for_as_class_means_and_evaluated_as_itself(
+    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"))
+    config = config.with_values({"prompt_pool_template.features": "mean"})
+    names = {"rep_verbalizer": {}, "adaptive_verbalizer": {"adaptive_verbalizer.strengths": []}}
+    means, corrected = (
+        method_of(config.with_values({"verbalizer": name, f"{name}.name_weight": 1.5, **keys}), "fast")
+        for name, keys in names.items()
+    )
+    for method in (means, corrected):
+        method.start()
+    steps = [m.learner.meta_step([m.sources["train"][i] for i in range(2)]) for m in (means, corrected)]
+    assert steps[0] == steps[1]
+    pools = [dict(m.learner.meta_parameters.named_parameters()) for m in (means, corrected)]
+    assert all(torch.equal(pools[0][name], pools[1][name]) for name in pools[0])
+    for i in range(3):
+        one, two = (m.learner.evaluate(m.sources["test"][i], 2) for m in (means, corrected))
+        sharpness = corrected.classifier.verbalizer.sharpness  # the same head here, with its temperature
+        assert sharpness != 1
+        expected = (sharpness * one.log_probabilities).log_softmax(dim=-1)
+        assert torch.allclose(two.log_probabilities, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_the_plain_engine_is_openprompts_own_padding_and_queries(

@@ -23,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OURS = {
     "prompt_pool_template": openprompt_meta.PromptPoolTemplate,
     "rep_verbalizer": openprompt_meta.RepVerbalizer,
+    "adaptive_verbalizer": openprompt_meta.AdaptiveVerbalizer,
     "warp_verbalizer": openprompt_meta.WarpVerbalizer,
     "dart_verbalizer": openprompt_meta.DartVerbalizer,
     "proto_verbalizer": openprompt_meta.ProtoVerbalizer,

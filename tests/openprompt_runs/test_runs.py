@@ -31,6 +31,7 @@ pytestmark = pytest.mark.prompts
 
 OURS = (
     "rep_verbalizer",
+    "adaptive_verbalizer",
     "warp_verbalizer",
     "dart_verbalizer",
     "proto_verbalizer",

@@ -11,6 +11,7 @@ from yacs.config import CfgNode
 
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.verbalizers.adaptive import AdaptiveVerbalizer
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 from openprompt_meta.verbalizers.manual import ManualVerbalizer
 from openprompt_meta.verbalizers.proto import ProtoVerbalizer
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.prompts
 
 NAMES = {
     "rep_verbalizer": RepVerbalizer,
+    "adaptive_verbalizer": AdaptiveVerbalizer,
     "warp_verbalizer": WarpVerbalizer,
     "dart_verbalizer": DartVerbalizer,
     "proto_verbalizer": ProtoVerbalizer,
