@@ -210,7 +210,7 @@ def evaluated(
     task: Drawn, features: Mapping[str, Tensor], of_names: Mapping[str, Tensor], verbalizer: Any
 ) -> dict[str, float]:
     """The share of queries that each row gets right."""
-    from openprompt_meta.learners.baselines import class_means, class_means_with_names, logistic_regression
+    from openprompt_meta.learners.baselines import class_means, logistic_regression
 
     labels = labels_of(task.support)
     expected = labels_of(task.query)
@@ -220,20 +220,21 @@ def evaluated(
     found = {}
     if len(labels):
         found["class means"] = class_means()(bare[support], labels)(bare[query])
-        found["class means with names"] = class_means_with_names(NAME_WEIGHT)(bare[support], labels, names)(
-            bare[query]
-        )
+        found["class means with names"] = class_means(NAME_WEIGHT)(bare[support], labels, names)(bare[query])
         found["logistic regression"] = logistic_regression(10.0)(bare[support], labels)(bare[query])
     else:
-        found["names alone"] = F.normalize(bare[query], dim=-1) @ F.normalize(names, dim=-1).T
+        found["names alone"] = cosines(bare[query], names)
     verbalizer.begin_task([str(i) for i in classes])
     verbalizer.fit_names(of_names["pool"][classes], torch.arange(len(classes)))
     verbalizer.fit_support(features["pool"][support], None, labels)
     found["pool"] = verbalizer.log_probabilities(features["pool"][query], None)
-    found["pool, class means"] = (
-        F.normalize(features["pool"][query], dim=-1) @ F.normalize(verbalizer.label_embeddings, dim=-1).T
-    )
+    found["pool, class means"] = cosines(features["pool"][query], verbalizer.label_embeddings)
     return {row: float((scores.argmax(dim=-1) == expected).float().mean()) for row, scores in found.items()}
+
+
+def cosines(features: Tensor, of_classes: Tensor) -> Tensor:
+    """``[n, C]``."""
+    return F.normalize(features, dim=-1) @ F.normalize(of_classes, dim=-1).T
 
 
 def labels_of(parts: Sequence[Sequence[int]]) -> Tensor:

@@ -51,10 +51,10 @@ def fitted(support, labels, names=None, kind=AdaptiveVerbalizer, classes=3, name
 # -- an implementation in loops ---------------------------------------------------------------------------------------
 
 
-def rows_of(support, labels, names):
+def rows_of(support, labels, names, named=range(3)):
     """Features, labels and weights of support texts and names, as lists."""
     rows = [(h, y, 1.0) for h, y in zip(support.tolist(), labels.tolist(), strict=True)]
-    return rows + ([] if names is None else [(n, y, W) for y, n in enumerate(names.tolist())])
+    return rows + ([] if names is None else [(n, y, W) for y, n in enumerate(names.tolist()) if y in named])
 
 
 def means(rows, classes):
@@ -195,7 +195,7 @@ def test_a_class_does_not_weigh_more_for_having_its_examples_twice():
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shots", [(3, 2, 4), (7, 1, 3)])
+@pytest.mark.parametrize("shots", [(3, 2, 4), (7, 1, 3), (2, 2, 2)])
 @pytest.mark.parametrize("with_names", [True, False])
 def test_figures_of_candidates_are_those_of_cross_validation_in_loops(shots, with_names):
     support, labels, names, _ = data(shots, seed=3)
@@ -457,6 +457,16 @@ def test_a_class_without_a_name_is_known_by_its_examples(kind):
     fresh.load_state_dict(verbalizer.state_dict())
     assert torch.equal(fresh.label_embeddings, verbalizer.label_embeddings)
     assert torch.equal(fresh.log_probabilities(query, None), verbalizer.log_probabilities(query, None))
+
+
+def test_a_name_that_is_missing_is_missing_from_the_correction_too():
+    support, labels, names, _ = data((3, 2, 4), seed=4)
+    named = [0, 2]
+    task, has_names = fitted(support, labels, names, named=named)._rows(support)
+    assert has_names
+    weight, _ = task.correction(2.0)
+    expected, _ = correction_by_scipy(rows_of(support, labels, names, named), 2.0, 3)
+    assert torch.allclose(weight, torch.tensor(expected), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [RepVerbalizer, AdaptiveVerbalizer])
