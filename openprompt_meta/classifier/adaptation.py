@@ -175,7 +175,7 @@ def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, supp
             return {}
         rows = wrapped(base, config, template, texts)
         batch = {**rows.batch(range(len(rows))), "label": torch.tensor(list(labels))}
-        if template.pool.num_prompts > 1:  # a single prompt is never asked for
+        if template.asks_queries:
             batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
         return {key: value.to(base.loaded.model.device) for key, value in batch.items()}
 

@@ -320,7 +320,7 @@ def _write_files(folder: Path, stored: Stored) -> None:
     write_tensors(folder / _TENSORS, _tensors(stored), {"format": _FORMAT, "format_version": str(_FORMAT_VERSION)})
     pool = _pool_module(meta.config, meta.pool if task is None else task.adapted.pool)
     section = meta.config.prompt_pool_template
-    write_pool_files(folder, pool, section.text, meta.config.plm.model_path, section.features)
+    write_pool_files(folder, pool, section.text, meta.config.plm.model_path, section.features, section.add_query)
     write_atomic(folder / _CARD, model_card(stored))
     sealed = [name for name in (_TENSORS, _SUPPORT, _POOL_TENSORS) if (folder / name).exists()]
     description = {

@@ -150,6 +150,9 @@ class PromptPoolTemplateSection(Section):
     features: Literal["mask", "mean", "both", "auto"] = "mask"
     """What is read of a text, to be classified and to ask the pool: the [MASK]'s hidden state (the paper), the mean
     over all tokens, or both; ``auto`` takes the mean of a sentence encoder, which has no trained [MASK]."""
+    add_query: bool = False
+    """Put the query, the same reading of the text without a prompt, beside the features, each of length one: what the
+    model knows by itself is then not lost to the prompt. Every text is read twice."""
 
 
 class MetaSection(Section):

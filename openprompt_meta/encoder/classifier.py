@@ -15,7 +15,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from openprompt_meta.encoder.batching import divide_batch
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
+from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens, with_query
 from openprompt_meta.prompts.query import evaluation_mode
 
 # -- Matrix products in half precision while the weights stay in single: for language models that are tuned -----------
@@ -147,6 +147,11 @@ class MaskClassifier(PromptForClassification):
         """What is read of a text; templates that are not ours have it read at the [MASK]."""
         return getattr(self.template, "features", "mask")
 
+    @property
+    def adds_query(self) -> bool:
+        """Whether the query of a text stands beside its features; templates that are not ours have none."""
+        return getattr(self.template, "add_query", False)
+
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         outputs = self.prompt_model(batch)  # the template puts the features where the [MASK] is
         features: Tensor = self.extract_at_mask(outputs.hidden_states[-1], batch)
@@ -179,11 +184,12 @@ class MaskOnlyClassifier(MaskClassifier):
         self._encoder_keys = self.prompt_model.forward_keys
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
-        parts, where = divide_batch(batch)
+        query = self.template.queries(batch) if self.adds_query else None
+        parts, where = divide_batch(batch if query is None else {**batch, "query": query})
         readings = [self._encode(part) for part in parts]
         at_mask = torch.cat([one for one, _ in readings])[where]
         mean = None if self.features == "mask" else torch.cat([two for _, two in readings if two is not None])[where]
-        return self._output(at_mask, mean, verbalizer)
+        return self._output(at_mask, mean, verbalizer, query)
 
     def _encode(self, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Hidden states ``[B, d]`` at the [MASK], and the mean over tokens if it is read."""
@@ -193,12 +199,15 @@ class MaskOnlyClassifier(MaskClassifier):
         at_mask: Tensor = self.extract_at_mask(hidden, batch)
         return at_mask, None if self.features == "mask" else mean_over_tokens(hidden, batch["attention_mask"])
 
-    def _output(self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any) -> EncoderOutput:
+    def _output(
+        self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any, query: Tensor | None = None
+    ) -> EncoderOutput:
         """Features of what was read, and the vocabulary head's logits if the verbalizer needs them."""
         logits = None
         if self._head is not None and at_mask is not None and needs_logits(verbalizer):
             logits = self._head(at_mask, getattr(verbalizer, "wanted_words", None))
-        return at_least_float32(joined_features(None if self.features == "mean" else at_mask, mean), logits)
+        features = joined_features(None if self.features == "mean" else at_mask, mean)
+        return at_least_float32(features if query is None else with_query(features, query), logits)
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``."""

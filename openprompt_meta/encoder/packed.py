@@ -243,7 +243,8 @@ class PackedEncoder:
         packing = pack([batch])
         types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
         embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
-        slots = packing.slots_where("loss_ids")
+        # A mean needs no slot to look at; there may be no [MASK].
+        slots = (packing.columns == 0).nonzero().flatten() if features == "mean" else packing.slots_where("loss_ids")
         return joined_features(
             *self.read(embedded, packing.groups, slots, at_mask=features != "mean", mean=features != "mask")
         )[packing.place]
@@ -400,7 +401,7 @@ class PackedClassifier(MaskOnlyClassifier):
         token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
         prompt_slots = packing.slots_where("soft_token_ids")
-        asking = batches if len(prompt_slots) else ()
+        asking = batches if len(prompt_slots) or self.adds_query else ()
         tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return PreparedBatches(
             token_ids=token_ids,
@@ -416,11 +417,10 @@ class PackedClassifier(MaskOnlyClassifier):
             batches=batches,
         )
 
-    def _embedded_prompts(self, prepared: PreparedBatches, pools: Sequence[PromptPool], dtype: torch.dtype) -> Tensor:
+    def _embedded_prompts(
+        self, prepared: PreparedBatches, pools: Sequence[PromptPool], queries: Sequence[Tensor], dtype: torch.dtype
+    ) -> Tensor:
         """Each text's own mixture of its pool's prompts, as it enters the first layer, ``[R · L_p, d]``."""
-        queries = prepared.queries
-        if queries is None:
-            queries = tuple(self.template.pool_queries(batch) for batch in prepared.batches)
         mixed = torch.cat([pool(query) for pool, query in zip(pools, queries, strict=True)])
         mixed = mixed[prepared.order].flatten(0, 1).to(dtype)
         slots, types = prepared.prompt_slots, prepared.token_types
@@ -432,7 +432,7 @@ class PackedClassifier(MaskOnlyClassifier):
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
         """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""
         template = self.template
-        if template.pool.num_prompts == 1 or "query" in batch or template.query_function.frozen_copy:
+        if not template.asks_queries or "query" in batch or template.query_function.frozen_copy:
             given: Tensor = template.pool_queries(batch)
             return given
         inputs, is_mask = template.without_pool(batch)
@@ -447,8 +447,11 @@ class PackedClassifier(MaskOnlyClassifier):
         hidden = prepared.embedded
         if hidden is None:
             hidden = self._embedded_words(prepared.token_ids, prepared.columns, prepared.token_types)
+        queries: Sequence[Tensor] | None = prepared.queries
+        if queries is None:
+            queries = [self.template.pool_queries(batch) for batch in prepared.batches]
         if len(prepared.prompt_slots):
-            prompts = self._embedded_prompts(prepared, pools, hidden.dtype)
+            prompts = self._embedded_prompts(prepared, pools, queries, hidden.dtype)
             hidden = hidden.index_copy(0, prepared.prompt_slots, prompts)
         wants_mask = self.features != "mean" or self._head is not None
         found = self._packed_encoder.read(
@@ -456,7 +459,8 @@ class PackedClassifier(MaskOnlyClassifier):
         )
         sizes = [len(batch["input_ids"]) for batch in prepared.batches]
         masks, means = ([None] * len(sizes) if part is None else part[prepared.place].split(sizes) for part in found)
-        return [self._output(*parts) for parts in zip(masks, means, verbalizers, strict=True)]
+        beside = queries if self.adds_query else [None] * len(sizes)
+        return [self._output(*parts) for parts in zip(masks, means, verbalizers, beside, strict=True)]
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         (reading,) = self.encode(self.prepare([batch]), [self.template.pool], [verbalizer])

@@ -48,8 +48,9 @@ def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVe
         made = verbalizers()[config.verbalizer].load()
         settings = config.verbalizer_section.model_dump()
         if "feature_size" in inspect.signature(made).parameters:
-            features = suited_features(config.prompt_pool_template.features, loaded.model)
-            settings["feature_size"] = feature_size(loaded.model, features)
+            template = config.prompt_pool_template
+            size = feature_size(loaded.model, suited_features(template.features, loaded.model))
+            settings["feature_size"] = size * (2 if template.add_query else 1)
         verbalizer: EpisodicVerbalizer = made(tokenizer=loaded.tokenizer, model=loaded.model, **settings)
     return verbalizer
 

@@ -39,13 +39,12 @@ def build_metaprompter(
     classifier = build_classifier(config, loaded, template, verbalizer_of(config, loaded, seed))
     adapter = PoolClones(template.pool, meta.inner_lr, meta.first_order, meta.inner_parameters)
     base = inner_loop(config, classifier, seed, tokens_at_once(config))
-    has_choice = template.pool.num_prompts > 1  # a single prompt is never asked for
     learner = meta_learner(config, template.pool, base, adapter)
     sources = task_sources(
         config,
         dataset,
         seed,
-        lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=has_choice),
+        lambda texts: build_texts(config, loaded, texts, template, show_progress, queries=template.asks_queries),
     )
     return MetaPrompter(
         learner=learner,

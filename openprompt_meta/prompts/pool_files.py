@@ -37,7 +37,12 @@ _DESCRIPTION = "description"
 
 
 def write_pool_files(
-    folder: Path, pool: PromptPool, text: str | None, base_model: str, features: str = "mask"
+    folder: Path,
+    pool: PromptPool,
+    text: str | None,
+    base_model: str,
+    features: str = "mask",
+    add_query: bool = False,
 ) -> None:
     """Write both files to ``folder``, which is made if need be.
 
@@ -51,6 +56,7 @@ def write_pool_files(
         "base_model": base_model,
         "text": text,
         "features": features,
+        "add_query": add_query,
         "num_prompts": pool.num_prompts,
         "prompt_length": pool.prompt_length,
         "key_dim": pool.key_dim,
@@ -139,4 +145,4 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
-    return config
+    return {"add_query": False, **config}  # templates that were saved before it could

@@ -70,6 +70,8 @@ class PromptPoolTemplate(SoftTemplate):
             (``mask``, the paper's), the ``mean`` over all tokens that the model reads, ``both``, or ``auto``: the mean
             of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
             there.
+        add_query: put the query, the same reading of the text without a prompt, beside the features, each of length
+            one: what the model knows by itself is then not lost to the prompt. Every text is read twice.
         max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
             checked in any case.
         placeholder_mapping: OpenPrompt's.
@@ -103,6 +105,7 @@ class PromptPoolTemplate(SoftTemplate):
         attention_temperature: float | None = None,
         keys: str = "normal",
         features: str = "mask",
+        add_query: bool = False,
         max_seq_length: int | None = None,
         placeholder_mapping: Mapping[str, str] | None = None,
     ) -> None:
@@ -127,6 +130,7 @@ class PromptPoolTemplate(SoftTemplate):
         if keys not in KEYS:
             raise TemplateError(f"keys must be one of {', '.join(KEYS)}; got {keys!r}.")
         self.keys = keys
+        self.add_query = add_query
         chosen = suited_features(features, model)
         self.query_function = QueryFunction(model, query_copy, chosen)
         self._reading = FeaturesInPlaceOfMask(chosen)
@@ -136,7 +140,7 @@ class PromptPoolTemplate(SoftTemplate):
             self.pool = PromptPool(
                 num_prompts,
                 prompt_length,
-                key_dim=self.feature_size,
+                key_dim=feature_size(model, chosen),
                 value_dim=self.raw_embedding.weight.shape[1],
                 top_n=top_n,
                 random_range=random_range,
@@ -172,7 +176,12 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def feature_size(self) -> int:
         """d_o, the length of a text's features."""
-        return feature_size(self._model.model, self.features)
+        return self.pool.key_dim * (2 if self.add_query else 1)
+
+    @property
+    def asks_queries(self) -> bool:
+        """Whether the query of a text makes a difference: a single prompt is the same whatever it is."""
+        return self.pool.num_prompts > 1 or self.add_query
 
     @property
     def starts_from_queries(self) -> bool:
@@ -295,10 +304,11 @@ class PromptPoolTemplate(SoftTemplate):
         """
         prepared = {key: batch[key] for key in batch}
         is_pool = self._pool_positions(batch)
-        prompts = self.pool(self.pool_queries(batch))  # [B, L_p, d_i]
+        queries = self.pool_queries(batch)
+        prompts = self.pool(queries)  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
-        self._reading.note(batch)
+        self._reading.note(batch, queries if self.add_query else None)
         return prepared
 
     def post_processing_outputs(self, outputs: Any) -> Any:
@@ -320,18 +330,23 @@ class PromptPoolTemplate(SoftTemplate):
         return self.query_function(inputs, is_mask).to(self.pool.keys.dtype)
 
     def pool_queries(self, batch: Mapping[str, Any]) -> Tensor:
-        """What the pool is asked with, ``[B, d_o]``: the queries, unless there is no choice.
+        """What the pool is asked with, ``[B, d_o]``: the queries, unless they make no difference.
 
-        A single prompt is the same whatever the query. The question is then 0, which spares the pass over the text
-        that a real one takes.
+        The question is then 0, which spares the pass over the text that a real one takes.
         """
-        if self.pool.num_prompts == 1:
+        if not self.asks_queries:
             return self.pool.keys.new_zeros(len(batch["input_ids"]), self.pool.key_dim)
         return self.queries(batch)
 
     def without_pool(self, batch: Mapping[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
-        """The batch's text as if there were no pool: encoder inputs ``[B, L - L_p]`` and where the [MASK] is."""
+        """The batch's text as if there were no pool: encoder inputs ``[B, L - L_p]`` and where the [MASK] is.
+
+        Nor is there a [MASK] if nobody reads it: a mean over tokens is closer to what the encoder was trained for
+        without.
+        """
         keep = ~self._pool_positions(batch)
+        if self.features == "mean":
+            keep &= batch["loss_ids"] <= 0
         rows = keep.shape[0]
         inputs = {key: batch[key][keep].view(rows, -1) for key in ("input_ids", *_ALONGSIDE) if key in batch}
         return inputs, batch["loss_ids"][keep].view(rows, -1) > 0
@@ -363,7 +378,7 @@ class PromptPoolTemplate(SoftTemplate):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
         base_model = getattr(self._model.model.config, "_name_or_path", "")
-        write_pool_files(Path(folder), self.pool, self.template_text, base_model, self.features)
+        write_pool_files(Path(folder), self.pool, self.template_text, base_model, self.features, self.add_query)
 
     @classmethod
     def from_pretrained(
@@ -390,10 +405,8 @@ class PromptPoolTemplate(SoftTemplate):
                     f"The pool in {os.fspath(folder)} was learned for {config['base_model'] or 'another model'} with "
                     f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
                 )
-        sizes = {name: config[name] for name in DESCRIBED}
-        template = cls(
-            model, tokenizer, **{"text": config["text"], "features": features, **sizes, **overrides, "init": "random"}
-        )
+        saved = {name: config[name] for name in ("text", "add_query", *DESCRIBED)}
+        template = cls(model, tokenizer, **{"features": features, **saved, **overrides, "init": "random"})
         # assign: the pool takes the saved precision, whatever torch's default is.
         template.pool.load_state_dict(read_pool_weights(Path(folder), template.pool), assign=True)
         return template

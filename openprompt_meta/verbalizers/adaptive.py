@@ -20,17 +20,10 @@ _FOLDS = 5
 _MARGIN = 0.005
 # The temperature of predictions is looked for between these.
 _SHARPNESS = (0.25, 4.0)
-<<<<<<< HEAD
-# Time and memory go with rows (support texts and names) times classes. Up to the first bound everything is done in
-# float64, up to the second with all folds and strengths: a task of 20 classes by 20 examples takes a fraction of a
-# second either way. Beyond, one strength is compared with none on two folds, and the last bound, where a fit alone
-# would take a minute and half a gigabyte, leaves class means as they are.
-=======
 # Time and memory go with rows (support texts and names) times classes. Up to the first bound fits are in float64; up
 # to the second all folds and strengths are tried: 150 classes of 20 examples take 3 s on one core. Beyond it the
 # smallest strength is compared with none on two folds: 1000 classes of 5 take 5 s. Beyond the last, where it would be
 # a quarter of a minute and half a gigabyte, class means stay as they are.
->>>>>>> head
 _DOUBLE_PRECISION_UP_TO = 10_000
 _EVERYTHING_UP_TO = 500_000
 _CORRECTED_UP_TO = 20_000_000

@@ -91,7 +91,6 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
         value for state in learner.optimizer.state.values() for value in state.values() if torch.is_tensor(value)
     ]
     texts = sum(len(split) for split in run.dataset)
-    has_choice = method.template.pool.num_prompts > 1  # a single prompt is never asked for
     return Costs(
         run_seconds,
         {
@@ -103,7 +102,9 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
             "input embedding": embedding,
             "rest of the language model": _bytes(model.parameters()) - embedding,
             "kept for one backward pass": held.peak,
-            "query vectors of all texts": 4 * texts * int(model.config.hidden_size) if has_choice else 0,
+            "query vectors of all texts": 4 * texts * int(model.config.hidden_size)
+            if method.template.asks_queries
+            else 0,
             "pool and its optimiser": _bytes(learner.meta_parameters.parameters()) + _bytes(states),
         },
     )
