@@ -51,6 +51,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.attention": "cosine",
         "prompt_pool_template.keys": "kmeans",
     },
+    "one prompt and the query": {
+        "rep_verbalizer.name_weight": 1.5,
+        "prompt_pool_template.features": "mean",
+        "prompt_pool_template.num_prompts": 1,
+        "prompt_pool_template.add_query": True,
+    },
+    "several prompts and the query": {
+        "verbalizer": "warp_verbalizer",
+        "prompt_pool_template.features": "both",
+        "prompt_pool_template.add_query": True,
+    },
     "names kept from the last inner step": {
         "rep_verbalizer.mix_lambda": 0.6,
         "rep_verbalizer.words_read_by": "encoder",

@@ -90,7 +90,7 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
     states = [
         value for state in learner.optimizer.state.values() for value in state.values() if torch.is_tensor(value)
     ]
-    texts = sum(len(split) for split in run.dataset)
+    queries = sum(len(split) for split in run.dataset) if method.template.asks_queries else 0
     return Costs(
         run_seconds,
         {
@@ -102,9 +102,7 @@ def _measure(runs: Sequence[FinishedRun], cache: NumbersCache) -> Costs:
             "input embedding": embedding,
             "rest of the language model": _bytes(model.parameters()) - embedding,
             "kept for one backward pass": held.peak,
-            "query vectors of all texts": 4 * texts * int(model.config.hidden_size)
-            if method.template.asks_queries
-            else 0,
+            "query vectors of all texts": 4 * queries * int(model.config.hidden_size),
             "pool and its optimiser": _bytes(learner.meta_parameters.parameters()) + _bytes(states),
         },
     )
