@@ -108,7 +108,7 @@ class AdaptiveVerbalizerSection(RepVerbalizerSection):
 
     strengths: list[Positive] = Field(default_factory=lambda: [1.0, 10.0])
     """Each C, the strength of a correction, that is tried on held-out examples along with no correction."""
-    default_strength: Positive | None = 10.0
+    default_strength: Positive | None = None
     """C where no example can be held out: with one example of each class, if words count as examples."""
 
     def problems(self, name: str) -> Iterator[Problem]:

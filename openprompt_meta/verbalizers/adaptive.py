@@ -366,7 +366,7 @@ class AdaptiveVerbalizer(RepVerbalizer):
         words_read_by: str = "head",
         learn: Sequence[str] = (),
         strengths: Iterable[float] = (1.0, 10.0),
-        default_strength: float | None = 10.0,
+        default_strength: float | None = None,
     ) -> None:
         super().__init__(
             tokenizer,

@@ -289,14 +289,14 @@ def test_without_a_correction_predictions_are_repverbalizers_up_to_the_temperatu
     assert torch.equal(verbalizer.log_probabilities(query, None), plain.log_probabilities(query, None))
 
 
-def test_one_shot_takes_the_default_strength_if_there_are_names():
+def test_one_shot_takes_the_default_strength_if_there_is_one_and_there_are_names():
     support, labels, names, query = data((1, 1, 1))
-    verbalizer = fitted(support, labels, names)
+    verbalizer = fitted(support, labels, names, default_strength=10.0)
     assert verbalizer.choice == HeadChoice(10.0, True, True, 0, 0, ())
     weight, _ = correction_by_scipy(rows_of(support, labels, names), 10.0, 3)
     assert torch.allclose(verbalizer.weight, torch.tensor(weight), atol=1e-4)
     assert verbalizer.sharpness is None
-    for given, options in ((names, {"default_strength": None}), (None, {})):
+    for given, options in ((names, {}), (None, {"default_strength": 10.0})):
         none = fitted(support, labels, given, **options)
         assert none.choice.strength is None
         plain = fitted(support, labels, given, kind=RepVerbalizer)
