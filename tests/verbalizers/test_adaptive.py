@@ -351,7 +351,7 @@ def test_one_text_is_predicted_as_with_others():
 @pytest.mark.parametrize("shots", [(6, 5, 7), (1, 1, 1), (0, 0, 0)])
 def test_a_saved_head_predicts_and_describes_itself_the_same(shots, strengths):
     support, labels, names, query = data(shots)
-    one = fitted(support, labels, names, strengths=strengths)
+    one = fitted(support, labels, names, strengths=strengths, default_strength=10.0)
     assert (one.weight is None) == (not any(shots) or (max(shots) > 1 and not strengths))
     fresh = AdaptiveVerbalizer(name_weight=W).double()
     fresh.begin_task(["a", "b", "c"])
