@@ -118,6 +118,8 @@ class DatasetSection(Section):
     """Texts to leave out: empty ones, those that stand in two splits or carry two labels, repeated ones."""
     min_samples: Steps = 0
     """Leave out classes with fewer texts than this; by default a class too small for the tasks is an error."""
+    max_samples: Count | None = None
+    """Keep this many texts of a class at most, drawn by ``split_seed``: where tasks need no more, less is read."""
     hub_config: Text | None = None
     """Configuration of a Hugging Face data set that has several."""
     max_seq_length: Annotated[Whole, Ge(8)] = 220

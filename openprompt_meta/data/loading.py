@@ -27,6 +27,7 @@ from openprompt_meta.data.classes import (
     words_of_class_name,
 )
 from openprompt_meta.data.dataset import SPLIT_NAMES, Split, TextDataset
+from openprompt_meta.data.episodes import seeded_sample
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.readers.files import DEMO, TABLE_SUFFIXES
 from openprompt_meta.data.readers.records import Records, Source
@@ -51,6 +52,7 @@ def load(
     label_words: WordChoice = None,
     drop: Sequence[str] = (),
     min_samples: int = 0,
+    max_samples: int | None = None,
 ) -> TextDataset:
     """A data set that is ready for episodes.
 
@@ -69,6 +71,7 @@ def load(
         drop: kinds of text to leave out: ``empty`` (while reading); ``conflicts`` (in two splits, or with two labels
             in one); ``duplicates``.
         min_samples: leave out classes with fewer texts than this.
+        max_samples: keep this many texts of a class at most, drawn by ``seed``.
 
     Raises:
         DataError: if anything is missing or malformed, or a class is in two splits.
@@ -82,6 +85,8 @@ def load(
     dataset = dropped(dataset, drop)
     if min_samples > 0:
         dataset = drop_small_classes(dataset, min_samples)
+    if max_samples is not None:
+        dataset = with_at_most(dataset, max_samples, seed)
     _warn_of_conflicts(dataset)
     return dataset
 
@@ -93,7 +98,9 @@ def open_dataset(section: DatasetSection) -> TextDataset:
             [load(where, drop=section.drop, min_samples=section.min_samples) for where in names]
             for names in (section.mixture, section.apart_from)
         )
-        return mixture_of(parts, section.draw == "evenly", others)
+        mixed = mixture_of(parts, section.draw == "evenly", others)  # before less is kept: what is held out is all
+        most = section.max_samples
+        return mixed if most is None else with_at_most(mixed, most, section.split_seed)
     source = Source(
         where=section.path or section.name,
         name=section.name,
@@ -111,7 +118,22 @@ def open_dataset(section: DatasetSection) -> TextDataset:
         label_words=section.label_words,
         drop=section.drop,
         min_samples=section.min_samples,
+        max_samples=section.max_samples,
     )
+
+
+def with_at_most(dataset: TextDataset, most: int, seed: int = 0) -> TextDataset:
+    """The data set with so many texts of a class at most, drawn by the seed."""
+    splits = {}
+    for split in dataset:
+        kept = sorted(
+            place
+            for name, own in split.indices.items()
+            for place in seeded_sample(own, min(len(own), most), "at most", seed, split.name, name)
+        )
+        texts, labels = (tuple(values[place] for place in kept) for values in (split.texts, split.labels))
+        splits[split.name] = replace(split, texts=texts, labels=labels)
+    return replace(dataset, splits=splits)
 
 
 def mixture_of(

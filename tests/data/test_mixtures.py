@@ -9,7 +9,7 @@ import pytest
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.data.classes import telling_words
 from openprompt_meta.data.dataset import Split, TextDataset
-from openprompt_meta.data.loading import load, mixture_of, open_dataset
+from openprompt_meta.data.loading import load, mixture_of, open_dataset, with_at_most
 from openprompt_meta.errors import DataError
 from tests.helpers.small_runs import write_data
 
@@ -62,6 +62,16 @@ def test_what_one_data_set_holds_out_is_not_learned_from_in_another() -> None:
     assert not {text.casefold() for text in train.texts} & set(shared)
     apart = mixture_of([one], apart_from=[two]).train
     assert set(apart.classes) == {"one/other", "one/rest"}
+
+
+def test_no_class_has_more_than_the_most_and_the_draw_is_the_seed_s() -> None:
+    many = _dataset("many", train={"a": _texts("ant", 30), "b": _texts("bee", 3)}, test={"c": _texts("cow", 9)})
+    few = with_at_most(many, 5)
+    assert few.train.sizes == {"a": 5, "b": 3}
+    assert few.test.sizes == {"c": 5}
+    assert set(few.train.texts) < set(many.train.texts)
+    assert few == with_at_most(many, 5)
+    assert few.train.texts != with_at_most(many, 5, seed=1).train.texts
 
 
 def test_names_have_to_differ() -> None:
