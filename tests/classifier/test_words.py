@@ -87,9 +87,60 @@ def test_what_makes_no_classes_is_refused_in_a_sentence(run: Path) -> None:
         classifier.fit([], [], classes=["weather"])
     with pytest.raises(DataError, match="at least two classes"):
         classifier.fit([], [], classes=[])
-    classifier.fit(None, None, classes=[0, 1])
+    with pytest.raises(DataError, match=r"Of the classes \[0, 1\] there is no example, and their names say nothing"):
+        classifier.fit(None, None, classes=[0, 1])
+    with pytest.raises(DataError, match=r"Of the classes \['label_b'\] there is no example"):
+        classifier.fit(["rain"], ["weather"], classes=["weather", "label_b"])
+    classifier.fit(None, None, classes=[0, 1], label_descriptions={0: "rain and storm", 1: "goals and games"})
     with pytest.raises(DataError, match="mixed type"):
         classifier.partial_fit(["rain", "sun"], ["a", "b"])
+
+
+def test_a_name_that_says_nothing_is_left_out(run: Path) -> None:
+    numbered = {label: i for i, label in enumerate(sorted(set(LABELS)))}
+    by_number = MetaPromptClassifier.from_run(run, inner_steps=0).fit(TEXTS, [numbered[label] for label in LABELS])
+    features, labels = by_number.task_.adapted.features, torch.tensor([numbered[label] for label in LABELS])
+    means = torch.stack([features[labels == i].mean(dim=0) for i in range(len(numbered))])
+    expected = (10 * F.normalize(features, dim=-1) @ F.normalize(means, dim=-1).T).softmax(dim=-1)
+    assert torch.allclose(torch.from_numpy(by_number.predict_proba(TEXTS)), expected, atol=1e-5)
+    by_name = MetaPromptClassifier.from_run(run, inner_steps=0).fit(TEXTS, LABELS)
+    assert not torch.allclose(torch.from_numpy(by_name.predict_proba(TEXTS)), expected, atol=1e-3)
+
+
+def test_some_classes_may_have_names_and_others_none(run: Path, tmp_path: Path) -> None:
+    first = sorted(set(LABELS))[0]
+    labels = ["label_a" if label == first else label for label in LABELS]
+    classifier = MetaPromptClassifier.from_run(run, inner_steps=0).fit(TEXTS, labels)
+    features = classifier.task_.adapted.features
+    place = list(classifier.classes_).index("label_a")
+    own = torch.tensor([label == "label_a" for label in labels])
+    found = classifier.task_.adapted.verbalizer["name_features"]
+    assert bool((found[place] == 0).all())
+    assert bool((found[torch.arange(len(found)) != place] != 0).any(dim=1).all())
+    mean = features[own].mean(dim=0)
+    asked = torch.from_numpy(classifier.predict_proba(TEXTS))
+    cosine = F.cosine_similarity(features, mean.unsqueeze(0))
+    assert torch.corrcoef(torch.stack([asked[:, place].log(), cosine]))[0, 1] > 0.5
+    classifier.save_pretrained(tmp_path / "some")
+    assert (MetaPromptClassifier.from_pretrained(tmp_path / "some").predict_proba(TEXTS) == asked.numpy()).all()
+
+
+def test_a_sentence_says_what_a_class_is(run: Path) -> None:
+    described = {label: f"people who speak of {label}" for label in set(LABELS)}
+    one = MetaPromptClassifier.from_run(run).fit(TEXTS, LABELS, label_descriptions=described)
+    two = MetaPromptClassifier.from_run(run).fit(TEXTS, LABELS, label_words=described)
+    assert (one.predict_proba(TEXTS) == two.predict_proba(TEXTS)).all()
+    some = dict(list(described.items())[:1])
+    three = MetaPromptClassifier.from_run(run).fit(TEXTS, LABELS, label_descriptions=some)
+    assert not (three.predict_proba(TEXTS) == one.predict_proba(TEXTS)).all()
+    for given, message in (
+        ({"label_words": described, "label_descriptions": described}, "have both"),
+        ({"label_descriptions": {"nowhere": "a place"}}, "which are no classes"),
+        ({"label_descriptions": ["a", "b"]}, "no mapping"),
+        ({"label_descriptions": {LABELS[0]: 3}}, "no mapping"),
+    ):
+        with pytest.raises(DataError, match=message):
+            MetaPromptClassifier.from_run(run).fit(TEXTS, LABELS, **given)  # type: ignore[arg-type]
 
 
 def test_an_explanation_shows_what_the_words_give(run: Path) -> None:
