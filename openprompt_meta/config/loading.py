@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from openprompt_meta.config.schema import RunConfig, key_at
+from openprompt_meta.config.schema import RunConfig, key_at, section_keys, section_types
 from openprompt_meta.config.validation import FILE_KEYS, VERSION_KEY, check_version, config_error, notes, read_mapping
 from openprompt_meta.config.yaml_file import YamlFile, parse_yaml, read_yaml
 from openprompt_meta.errors import ConfigError, did_you_mean
@@ -156,6 +156,7 @@ def parse_overrides(overrides: Iterable[str]) -> tuple[YamlFile, list[str]]:
         if not equals or not all(names):
             problems.append(f"{override!r}: expected key=value, as in meta.shot=1. ({SOURCE})")
             continue
+        names = (*_only_section_with(path.strip()), *names)
         try:
             value = _value(".".join(names), text.strip())
         except ConfigError as error:
@@ -169,6 +170,14 @@ def parse_overrides(overrides: Iterable[str]) -> tuple[YamlFile, list[str]]:
         section[names[-1]] = value
         file.lines[names] = SOURCE
     return file, problems
+
+
+def _only_section_with(name: str) -> tuple[str, ...]:
+    """The section of a key that is given by its last name alone, if no other section has one of that name."""
+    if name in section_keys("") or name in (*FILE_KEYS, VERSION_KEY):
+        return ()
+    found = [section for section in section_types() if name in section_keys(section)]
+    return tuple(found) if len(found) == 1 else ()
 
 
 def _value(path: str, text: str) -> Any:

@@ -137,8 +137,9 @@ class PromptPoolTemplateSection(Section):
     """Positions of a prompt, L_p."""
     top_n: Count | None = None
     """Attend to the best N prompts only; to all of them by default, as in the paper."""
-    init: Literal["label_words", "vocab", "random"] = "label_words"
-    """Where prompts start: label words of the meta-training classes, the vocabulary, or at random."""
+    init: Literal["label_words", "vocab", "random", "general"] = "label_words"
+    """Where prompts start: label words of the meta-training classes, the vocabulary, at random, or ``general``: the
+    pool that ships, which has one prompt of 8 positions for ``minilm`` with ``features: mean``."""
     random_range: NonNegative = 0.5
     """For ``init: random``, uniform in plus and minus this."""
     attention: Literal["dot", "cosine"] = "dot"

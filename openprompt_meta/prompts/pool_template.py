@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 # -- `PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt ----------
 
-INITIALISATIONS = ("label_words", "vocab", "random")
+INITIALISATIONS = ("label_words", "vocab", "random", "general")
+SHIPPED_POOL = Path(__file__).parents[1] / "pools" / "general"
+"""The pool that comes with the package, for its packaged encoder."""
 KEYS = ("normal", "kmeans")
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
 _ALONGSIDE = ("attention_mask", "token_type_ids")
@@ -52,8 +54,8 @@ class PromptPoolTemplate(SoftTemplate):
         prompt_length: positions of a prompt, the paper's L_p.
         top_n: attend to the best ``top_n`` prompts only; to all of them if ``None``, as in the paper.
         init: where prompts start: ``label_words`` (embeddings of sampled label words, the paper's way),
-            ``vocab`` (of sampled tokens) or ``random``; by default ``label_words`` if there are any, else
-            ``vocab``.
+            ``vocab`` (of sampled tokens), ``random``, or ``general``: the pool that ships, to go on from; by default
+            ``label_words`` if there are any, else ``vocab``.
         label_words: words for ``init="label_words"``: a list, a list of lists or a mapping from classes. Give
             those of the meta-training classes only.
         random_range: for ``init="random"``, uniform in ``±random_range``.
@@ -158,6 +160,9 @@ class PromptPoolTemplate(SoftTemplate):
             raise TemplateError(f"init must be one of {', '.join(INITIALISATIONS)}; got {init!r}.")
         if init == "random":
             return
+        if init == "general":
+            self._take_shipped_pool()
+            return
         if init == "label_words":
             if not label_words:
                 raise TemplateError("init='label_words' needs label_words, those of the meta-training classes.")
@@ -167,6 +172,22 @@ class PromptPoolTemplate(SoftTemplate):
             ids = [i for i in range(self.raw_embedding.weight.shape[0]) if i not in special]
         embedding = self.raw_embedding.weight.detach()
         self.pool.set_prompts_from_tokens(embedding, torch.tensor(ids, device=embedding.device))
+
+    def _take_shipped_pool(self) -> None:
+        config = read_pool_config(SHIPPED_POOL)
+        own = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
+        own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
+        others = {name: config[name] for name in own if config[name] != own[name]}
+        if others:
+            raise TemplateError(
+                f"init: general starts from the pool that ships, which was learned on minilm with features: mean and "
+                f"has {', '.join(f'{name} = {value}' for name, value in others.items())}; asked for is "
+                f"{', '.join(f'{name} = {own[name]}' for name in others)}. Set these as it has them, or take another "
+                "init."
+            )
+        prompts = read_pool_weights(SHIPPED_POOL, PromptPool(**{name: config[name] for name in (*own, *DESCRIBED)}))
+        with torch.no_grad():
+            self.pool.prompts.copy_(prompts["prompts"])
 
     @property
     def features(self) -> Features:

@@ -15,7 +15,7 @@ from openprompt_meta.cli import main
 from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import load
-from openprompt_meta.errors import ConfigError, DataError
+from openprompt_meta.errors import ConfigError, DataError, TemplateError
 from openprompt_meta.tensor_files import read_tensors
 from runners.make_pool import MADE_FROM, text_hashes
 
@@ -124,3 +124,22 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "4 classes from 12 examples" in shown
     assert "Head: class means with names" in shown
     assert MetaPromptClassifier.from_pretrained(tmp_path / "made").predict(texts[:1])[0] == labels[0]
+
+
+# -- going on from it -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_from_it() -> None:
+    from openprompt_meta.config.validation import config_from_mapping
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.method import build_method
+
+    values = {"init": "general", "num_prompts": 1, "features": "mean"}
+    config = config_from_mapping({"prompt_pool_template": values})
+    method = build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
+    shipped, _ = read_tensors(SHIPPED / "prompt_pool.safetensors")
+    assert (method.template.pool.prompts == shipped["prompts"]).all()
+    wide = config.with_values({"prompt_pool_template.num_prompts": 3})
+    with pytest.raises(TemplateError, match=r"has num_prompts = 1; asked for is num_prompts = 3"):
+        build_method(wide, load_language_model(wide), open_dataset(wide.dataset), seed=0)

@@ -179,7 +179,7 @@ def test_the_last_of_two_overrides_of_a_key_counts(load: Load) -> None:
     ("override", "told"),
     [
         ("meta.wayz=3", "meta.wayz: unknown key. Did you mean 'meta.way'? (command line)"),
-        ("inner_lr=3", "inner_lr: unknown key. Did you mean 'meta.inner_lr'?"),
+        ("inner_lrr=3", "inner_lrr: unknown key."),
         ("meta.way", "'meta.way': expected key=value"),
         ("=3", "'=3': expected key=value"),
         ("meta.=3", "'meta.=3': expected key=value"),
@@ -280,6 +280,14 @@ def test_the_presets_layout_puts_the_prompt_between_sep_and_cls(load: Load, tiny
     tokens = ["θ" if soft else token for token, soft in zip(tokens, features["soft_token_ids"], strict=True)]
     shown = " ".join(token for token in tokens if token != "[PAD]")  # noqa: S105
     assert shown == "[CLS] good movie [SEP] θ θ [CLS] topic is about [MASK] . [SEP]"
+
+
+def test_a_key_that_one_section_alone_has_needs_no_section(load: Load, refusal: Refusal) -> None:
+    config = load("", "inner_lr=0.3", "init=general", "num_prompts=1", "verbalizer=warp_verbalizer")
+    assert config.meta.inner_lr == 0.3
+    assert config.prompt_pool_template.init == "general"
+    assert config.verbalizer == "warp_verbalizer"
+    assert "temperature: unknown key" in refusal("", "temperature=3")  # of several verbalizers
 
 
 def test_the_papers_preset_takes_back_what_the_others_set(write_yaml: WriteYaml) -> None:
