@@ -69,6 +69,11 @@ class Stored:
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt", ".npy")
 
 
+def is_artefact(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder claims to be a saved classifier, whatever else lies in it."""
+    return (Path(folder) / _DESCRIPTION).is_file()
+
+
 def read_artefact(folder: str | os.PathLike[str]) -> Stored:
     """What :func:`write_artefact` wrote.
 
@@ -121,7 +126,8 @@ def _stored(folder: Path) -> Stored:
     config = config_from_mapping(_entry(where, description, "settings", dict), source=f"'settings' in {where}")
     tensors = _read_tensors(folder / _TENSORS)
     meta = MetaLearned(
-        config=config.with_values({"plm.model_path": _entry(where, base, "name", str)}),
+        # Whether to take a pickle is for the reader to say, never for the file.
+        config=config.with_values({"plm.model_path": _entry(where, base, "name", str), "plm.allow_pickle": False}),
         pool=_pool(folder / _TENSORS, _with_prefix(tensors, _META_POOL), config),
         seed=_entry(where, description, "seed", int),
         fingerprint=_entry(where, base, "weights_sha256", str),
@@ -359,9 +365,11 @@ def _tensors(stored: Stored) -> dict[str, Tensor]:
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """The whole configuration but for the device, which is a matter of the machine."""
+    """The whole configuration but for what the machine and its user decide."""
     settings = to_mapping(config)
-    return {**settings, "run": {key: value for key, value in settings["run"].items() if key != "device"}}
+    for section, key in (("run", "device"), ("plm", "allow_pickle")):
+        settings[section] = {name: value for name, value in settings[section].items() if name != key}
+    return settings
 
 
 def _pool_module(config: RunConfig, tensors: Tensors) -> PromptPool:

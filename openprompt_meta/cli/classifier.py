@@ -106,7 +106,14 @@ def _add_columns(parser: argparse.ArgumentParser, labels: bool = False) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser, run: Any, json_help: str = "print the results as JSON") -> None:
-    parser.add_argument("--base-model", metavar="NAME", help="the language model, if it is elsewhere than it was")
+    parser.add_argument(
+        "--base-model",
+        metavar="NAME",
+        help="the language model, if it is elsewhere than it was, or is to be fetched from the model hub",
+    )
+    parser.add_argument(
+        "--allow-pickle", action="store_true", default=None, help="take a language model without safetensors"
+    )
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, …; CUDA if there is one by default")
     parser.add_argument("--json", action="store_true", help=json_help)
     parser.set_defaults(run=run)
@@ -152,7 +159,7 @@ def _fit(options: argparse.Namespace) -> int:
 def _source(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device")
+    settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device", "allow_pickle")
     folder = Path(options.source)
     if folder.is_dir() and not (folder / "classifier.json").exists():
         return MetaPromptClassifier.from_run(options.source, **settings)
@@ -304,7 +311,9 @@ def _blocks(part: float, width: int = 30) -> str:
 def _fitted(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    classifier = MetaPromptClassifier.from_pretrained(options.folder, **_given(options, "base_model", "device"))
+    classifier = MetaPromptClassifier.from_pretrained(
+        options.folder, **_given(options, "base_model", "device", "allow_pickle")
+    )
     if not classifier.__sklearn_is_fitted__():
         raise ArtefactError(
             f"{options.folder} holds a pool that was not fitted to any classes. Fit it first: openprompt-meta fit "

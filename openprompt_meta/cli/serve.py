@@ -44,6 +44,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="NAME",
         help="a host name under which the service is addressed, e.g. that of a reverse proxy; may be repeated",
     )
+    parser.add_argument(
+        "--base-model", metavar="NAME", help="the language model, if it is elsewhere, or is to be fetched from the hub"
+    )
     limits = parser.add_argument_group("limits")
     for option, (least, text) in _LIMITS.items():
         limits.add_argument(option, type=_whole(least), metavar="N", help=text)
@@ -81,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     limits = replace(Limits(), **chosen)
     with open_socket(options.host, options.port) as listening:
         share_cores(limits.predictions_at_once)
-        app = build_app(_open(options.folder), access, limits)
+        app = build_app(_open(options.folder, options.base_model), access, limits)
         print(f"Serving {options.folder} on {address_of(listening)}/{_query(given, made)}", flush=True)
         if not is_loopback(options.host):
             print("From other machines, use this machine's own name or address in its place.", flush=True)
@@ -90,15 +93,17 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open(folder: str) -> MetaPromptClassifier:
+def _open(folder: str, base_model: str | None) -> MetaPromptClassifier:
+    from openprompt_meta.classifier.artefact import is_artefact
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
     from openprompt_meta.runs.folder import RunFolder
 
     if not Path(folder).is_dir():
         raise ServiceError(f"There is no folder {folder}: give one that 'openprompt-meta fit' or 'train' wrote.")
-    if RunFolder(folder).config_file.is_file():
-        return MetaPromptClassifier.from_run(folder)
-    return MetaPromptClassifier.from_pretrained(folder)
+    # A run folder may name what is fetched, a saved classifier may not: one that poses as both is the latter.
+    if RunFolder(folder).config_file.is_file() and not is_artefact(folder):
+        return MetaPromptClassifier.from_run(folder, base_model=base_model)
+    return MetaPromptClassifier.from_pretrained(folder, base_model=base_model)
 
 
 def _query(given: str | None, made: str | None) -> str:
