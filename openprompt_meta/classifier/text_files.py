@@ -400,6 +400,8 @@ def _done(row: TextRow, classes: set[str]) -> Done:
         label, probability = str(row.cells[LABEL]), float(row.cells[PROBABILITY])
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{row.where}: there is no {LABEL} with its {PROBABILITY}.") from None
+    if not 0 <= probability <= 1:  # NaN is neither
+        raise DataError(f"{row.where}: {PROBABILITY} is {probability}, expected a number from 0 to 1.")
     if label not in classes:
         raise DataError(f"{row.where}: {label!r:.80} is no class of this classifier.")
     return Done(row.text, label, probability)
