@@ -56,6 +56,7 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     from openprompt_meta.runs.checkpoint import load_pool
     from openprompt_meta.runs.evaluation import summarise_tasks
     from openprompt_meta.runs.folder import RunFolder
+    from openprompt_meta.runs.process import StopRequest
     from openprompt_meta.runs.run import Run
 
     dataset, loaded, seed = open_dataset(config.dataset), load_language_model(config), config.run.seeds[0]
@@ -71,8 +72,11 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
         untrained[title] = _accuracies(without, meta.test_tasks, title)
         print(f"  {title:<42}{summarise_tasks(untrained[title])}")
     print(f"\nMeta-training prompts, {meta.iterations} iterations on other classes:")
-    if Run(config, folder).train() is None:
-        return 130
+    with StopRequest() as stop:
+        run = Run(config, folder)
+        if run.train(stop) is None:
+            print(run.how_to_go_on(), file=sys.stderr)
+            return stop.exit_code
     accuracies = json.loads(RunFolder(folder).seed(seed).test_file.read_text(encoding="utf-8"))["accuracies"]
     print(f"\n  {'prompts after meta-training':<42}{summarise_tasks(accuracies)}")
     best = max(untrained, key=lambda title: sum(untrained[title]))

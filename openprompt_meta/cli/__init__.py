@@ -10,8 +10,11 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from openprompt_meta.cli import classifier, data, report, runs, serve, table
@@ -25,13 +28,18 @@ __all__ = ["COMMANDS", "build_parser", "exit_code_of", "main"]
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM, as KeyboardInterrupt is SIGINT: nothing but the command's end catches it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
-    and 130 that it was interrupted.
+    130 that it was interrupted, and 143 that it was terminated.
     """
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
@@ -46,8 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_code_of(program: str, run: Callable[[], int]) -> int:
     """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
     try:
-        code = run()
-        sys.stdout.flush()  # here, where a full disk behind it can still be told
+        with _terminable():
+            code = run()
+            sys.stdout.flush()  # here, where a full disk behind it can still be told
         return code
     except OpenPromptMetaError as error:
         print(f"{program}: {error}", file=sys.stderr)
@@ -59,6 +68,26 @@ def exit_code_of(program: str, run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except Terminated:
+        print(f"{program}: terminated", file=sys.stderr)
+        return EXIT_TERMINATED
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM unwind the program inside the block, so that temporary files go and the reason is said."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _drop_output() -> None:
