@@ -25,7 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="answer over HTTP, with a page for the browser",
         description="Answer over HTTP, with a page for the browser and documentation at /docs. Reachable from this "
         "machine alone unless --host says otherwise, and then by token only. Tasks that are fitted over HTTP live in "
-        "memory until the service stops. Ctrl-C stops it.",
+        "memory until the service stops, unless --keep says where to keep them. Ctrl-C stops it.",
     )
     parser.add_argument("folder", metavar="DIR", help="a saved classifier, or a run folder")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
@@ -47,6 +47,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--base-model", metavar="NAME", help="the language model, if it is elsewhere, or is to be fetched from the hub"
     )
+    parser.add_argument(
+        "--keep", metavar="FOLDER", help="keep tasks that are fitted over HTTP there, and serve those that are"
+    )
     limits = parser.add_argument_group("limits")
     for option, (least, text) in _LIMITS.items():
         limits.add_argument(option, type=_whole(least), metavar="N", help=text)
@@ -65,8 +68,15 @@ def _run(options: argparse.Namespace) -> int:
     try:
         from openprompt_meta.serve.app import build_app
         from openprompt_meta.serve.guard import TOKEN_VARIABLE, Access, is_loopback
+        from openprompt_meta.serve.keeping import KeptTasks
         from openprompt_meta.serve.requests import Limits
-        from openprompt_meta.serve.server import Server, address_of, open_socket, share_cores
+        from openprompt_meta.serve.server import (
+            Server,
+            address_of,
+            end_process,
+            open_socket,
+            share_cores,
+        )
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "pydantic", "uvicorn"):
             raise
@@ -84,12 +94,16 @@ def _run(options: argparse.Namespace) -> int:
     limits = replace(Limits(), **chosen)
     with open_socket(options.host, options.port) as listening:
         share_cores(limits.predictions_at_once)
-        app = build_app(_open(options.folder, options.base_model), access, limits)
+        classifier = _open(options.folder, options.base_model)
+        kept = None if options.keep is None else KeptTasks(options.keep)
+        app = build_app(classifier, access, limits, kept)
         print(f"Serving {options.folder} on {address_of(listening)}/{_query(given, made)}", flush=True)
         if not is_loopback(options.host):
             print("From other machines, use this machine's own name or address in its place.", flush=True)
-        Server(app).run(sockets=[listening])
+        Server(app, limits).run(sockets=[listening])
     print("Stopped.", flush=True)
+    if app.state.at_work():
+        end_process(0)
     return 0
 
 
