@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import signal
@@ -15,10 +16,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from openprompt_meta.cli import classifier, data, report, runs, serve, table
-from openprompt_meta.errors import OpenPromptMetaError
+from openprompt_meta.errors import OpenPromptMetaError, printable
 from openprompt_meta.version import __version__
 
 if TYPE_CHECKING:
@@ -54,16 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_code_of(program: str, run: Callable[[], int]) -> int:
     """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
     try:
-        with _terminable():
+        with _terminable(), _harmless_terminal():
             code = run()
             sys.stdout.flush()  # here, where a full disk behind it can still be told
         return code
     except OpenPromptMetaError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {printable(str(error))}", file=sys.stderr)
         return EXIT_REFUSED
     except OSError as error:
         _drop_output()
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {printable(str(error))}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -88,6 +89,53 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _harmless_terminal() -> Iterator[None]:
+    """Have what is printed inside the block pass :func:`printable` if a terminal shows it; files get it as it is."""
+    before = sys.stdout
+    if not getattr(before, "isatty", bool)():  # something may stand in its place that is no file
+        yield
+        return
+    with contextlib.redirect_stdout(_Terminal(before)):
+        yield
+
+
+class _Terminal(io.TextIOBase):
+    """A terminal that text of any origin can be written to, as text or through ``buffer``."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self.buffer = _TerminalBytes(terminal)
+
+    def write(self, text: str) -> int:
+        self._terminal.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._terminal.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+
+class _TerminalBytes(io.RawIOBase):
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._terminal.write(printable(bytes(content).decode("utf-8", "replace")))
+        return len(content)
+
+    def flush(self) -> None:
+        self._terminal.flush()
 
 
 def _drop_output() -> None:

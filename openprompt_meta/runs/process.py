@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from openprompt_meta.errors import printable
+
 # -- A run's log: to its folder in any case, and to the screen between progress bars if asked for ---------------------
 
 _OURS = logging.getLogger("openprompt_meta")
@@ -59,7 +61,7 @@ class _AboveBars(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):  # a screen that was closed
-            tqdm.write(self.format(record), sys.stderr)
+            tqdm.write(printable(self.format(record)), sys.stderr)
 
 
 class _PatientFileHandler(logging.FileHandler):

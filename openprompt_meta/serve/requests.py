@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from openprompt_meta.classifier.prediction import NearestWord
+from openprompt_meta.errors import one_line
 
 # -- How much one request, one client and the whole service may ask for -----------------------------------------------
 
@@ -115,14 +116,10 @@ def validation_refusal(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     if first["type"] == "missing" and len(first["loc"]) == 1:
         return Refusal(422, "The body is empty, but JSON is expected: '/docs' lists its keys.")
     # Keys of mappings can be anything; a few characters of them are enough to find the place.
-    where = ".".join(_printable(str(part))[:40] for part in first["loc"][1:]) or "the body"
+    where = ".".join(one_line(str(part))[:40] for part in first["loc"][1:]) or "the body"
     what = str(first["msg"])
     more = f" {len(errors) - 1} more of this kind follow." if len(errors) > 1 else ""
     return Refusal(422, f"At '{where}': {what[:1].lower()}{what[1:]}.{more}")
-
-
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 # -- The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere -----
@@ -358,7 +355,7 @@ def label_words_within_limits(
     words: Mapping[str, Sequence[str]] | None, labels: Sequence[str], limits: Limits
 ) -> dict[str, list[str]] | None:
     """The label words of a fit, for its classes and no other."""
-    if words is None:
+    if not words:
         return None
     checked = {}
     for given, of_class in words.items():
