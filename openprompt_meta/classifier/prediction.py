@@ -125,6 +125,7 @@ class Predictor:
             self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
             verbalizer.begin_task(task.class_names, task.words)
         try:
+            self._check_shapes(len(task.classes))
             verbalizer.load_state_dict(dict(task.adapted.verbalizer))
             verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
             self._try_out(len(task.classes))
@@ -132,6 +133,19 @@ class Predictor:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
         self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else contextlib.nullcontext()
+
+    def _check_shapes(self, classes: int) -> None:
+        """Refuse averages of another shape than the classes': torch would stretch them until they fit."""
+        by_class, size = (classes,), self._template.feature_size
+        expected = {
+            "feature_sum": (classes, size),
+            "name_features": (classes, size),
+            "feature_count": by_class,
+            "seen_this_round": by_class,
+        }
+        for name, value in self._task.adapted.verbalizer.items():
+            if tuple(value.shape) != expected.get(name, tuple(value.shape)):
+                raise VerbalizerError(f"{name} has shape {tuple(value.shape)}, expected {expected[name]}.")
 
     @torch.no_grad()
     def _try_out(self, classes: int) -> None:

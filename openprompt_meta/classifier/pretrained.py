@@ -84,7 +84,7 @@ def load_base_model(config: RunConfig) -> BaseModel:
 
 def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Names, sizes and times of a folder's files, so that a model which changes on disk is read anew."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return ()
     files = sorted(file for file in folder.iterdir() if file.is_file())
     return tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)

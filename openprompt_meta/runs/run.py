@@ -20,7 +20,7 @@ from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.loading import LoadedMLM
-from openprompt_meta.errors import RunError
+from openprompt_meta.errors import CheckpointError, RunError
 from openprompt_meta.files import read_limited, write_atomic
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model
@@ -95,7 +95,15 @@ class Run:
                 return self._train(stop)
         except Overdue:
             return None
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
+            if not self.folder.path.is_dir():
+                raise RunError(
+                    f"The run folder {self.folder.path} is gone: it was deleted or moved while the run was writing to "
+                    f"it ({error}). Put it back and go on with: openprompt-meta resume {self.folder.path}; or start "
+                    "again."
+                ) from error
+            if isinstance(error, CheckpointError):
+                raise
             raise RunError(
                 f"The run folder {self.folder.path} cannot be written: {error}. What was saved before is as it was; "
                 f"fix it and go on with: openprompt-meta resume {self.folder.path}"
