@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -60,11 +61,11 @@ def exit_code_of(program: str, run: Callable[[], int]) -> int:
             sys.stdout.flush()  # here, where a full disk behind it can still be told
         return code
     except OpenPromptMetaError as error:
-        print(f"{program}: {printable(str(error))}", file=sys.stderr)
+        print(f"{program}: {_readable(error)}", file=sys.stderr)
         return EXIT_REFUSED
     except OSError as error:
         _drop_output()
-        print(f"{program}: {printable(str(error))}", file=sys.stderr)
+        print(f"{program}: {_readable(error)}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -72,6 +73,11 @@ def exit_code_of(program: str, run: Callable[[], int]) -> int:
     except Terminated:
         print(f"{program}: terminated", file=sys.stderr)
         return EXIT_TERMINATED
+
+
+def _readable(error: Exception) -> str:
+    """The message, in which names without end are cut in their middle."""
+    return re.sub(r"(\S{200})\S{200,}(\S{50})", r"\1…\2", printable(str(error)))
 
 
 @contextlib.contextmanager

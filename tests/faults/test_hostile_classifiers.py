@@ -97,6 +97,26 @@ def test_a_name_that_no_folder_can_have_is_one_that_is_not_there(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "NAME"],
+        ["train", "demo", "run.folder=NAME", "meta.iterations=1"],
+        ["train", "demo", "dataset.path=NAME"],
+        ["resume", "NAME"],
+        ["fit", "r", "--data", "NAME", "--out", "o"],
+        ["serve", "NAME"],
+        ["report", "NAME"],
+        ["data", "check", "NAME"],
+    ],
+)
+def test_a_name_without_end_is_cut_in_messages(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word.replace("NAME", "x" * 100_000) for word in command]) == 2
+    said = capsys.readouterr().err
+    assert "xxx…xxx" in said
+    assert len(said) < 3000
+
+
 # -- what only looks right --------------------------------------------------------------------------------------------
 
 
