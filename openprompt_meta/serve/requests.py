@@ -154,6 +154,9 @@ def add_limits(schemas: Mapping[str, Any], limits: Limits) -> None:
     classes.update(minProperties=2, maxProperties=limits.classes, propertyNames=label)
     classes["additionalProperties"].update(minItems=1, maxItems=limits.examples)
     classes["additionalProperties"]["items"].update(text)
+    words, _ = keys("FitRequest")["label_words"]["anyOf"]
+    words["propertyNames"] = label  # of the classes, which a schema cannot say
+    words["additionalProperties"].update(minItems=1, maxItems=limits.label_words, items=label)
 
 
 class _Request(BaseModel):

@@ -194,6 +194,8 @@ def test_the_schema_has_the_limits_of_the_service(fitted: MetaPromptClassifier) 
     classes = schemas["FitRequest"]["properties"]["classes"]
     assert (classes["minProperties"], classes["maxProperties"]) == (2, 5)
     assert classes["propertyNames"]["maxLength"] == 9
+    words, _ = schemas["FitRequest"]["properties"]["label_words"]["anyOf"]
+    assert (words["additionalProperties"]["minItems"], words["additionalProperties"]["maxItems"]) == (1, 20)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
