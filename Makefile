@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 
 STAMP := $(VENV)/.installed
-LISTS := requirements/lock.txt requirements/no-deps.txt setup.py
+LISTS := requirements/torch.txt requirements/lock.txt requirements/no-deps.txt setup.py
 BIN := $(VENV)/bin
 # Conflicts are expected: OpenPrompt and learn2learn ask for what cannot be had, and are installed without it.
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-warn-conflicts -q
@@ -18,7 +18,7 @@ PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info 
 COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test coverage lint bench compat release clean
+.PHONY: help install run test coverage lint bench compat release lock audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -53,7 +53,8 @@ release: $(STAMP) ## build sdist and wheel into dist/, check both, and try the w
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m venv $(TRIAL)/venv
-	$(TRIAL)/venv/bin/python $(PIP_INSTALL) -r requirements/lock.txt
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps -r requirements/torch.txt
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --require-hashes -r requirements/lock.txt
 	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps -r requirements/no-deps.txt
 	$(TRIAL)/venv/bin/python $(PIP_INSTALL) dist/*.whl
 	mkdir $(TRIAL)/elsewhere
@@ -63,6 +64,15 @@ release: $(STAMP) ## build sdist and wheel into dist/, check both, and try the w
 		openprompt-meta train hwu64/5shot-minilm dataset.name=demo dataset.path=null $(FEW)
 	rm -rf $(TRIAL)
 	@ls -l dist
+
+lock: $(STAMP) ## ask the index anew for the checksums of the tested set
+	@$(BIN)/python -m tools.supply_chain lock
+
+audit: $(STAMP) ## ask what is publicly known against the tested set, in an environment of its own
+	@test -x .venvs/audit/bin/python || $(PYTHON) -m venv .venvs/audit
+	@.venvs/audit/bin/python $(PIP_INSTALL) -r requirements/audit.txt || \
+		{ echo "Nothing was audited: pip-audit cannot be installed here." >&2; exit 3; }
+	@.venvs/audit/bin/python -m tools.supply_chain audit
 
 clean: ## remove caches, build products and the environments of the matrix; .venv stays
 	rm -rf build dist *.egg-info .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
@@ -74,7 +84,8 @@ $(STAMP): $(LISTS)
 	$(if $(filter ok,$(PYTHON_CHECK)),,$(error '$(PYTHON)' is Python $(PYTHON_CHECK), but 3.10 or newer is needed: name one, e.g. 'make PYTHON=python3.11 $(or $(MAKECMDGOALS),install)'))
 	$(if $(COMPILER),,$(error a C compiler is needed to build learn2learn and none of cc, gcc and clang was found: install one, e.g. with 'apt-get install build-essential' or 'xcode-select --install'))
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -r requirements/lock.txt
+	$(PIP) --no-deps -r requirements/torch.txt
+	$(PIP) --require-hashes -r requirements/lock.txt
 	$(PIP) --no-deps -r requirements/no-deps.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

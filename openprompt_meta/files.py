@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -339,13 +340,13 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str, where: str, line: int = 1) -> Any:
     """The value that ``text`` is. :class:`DataError` names ``where`` and the line, the first of which is ``line``."""
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         place = f"line {line + error.lineno - 1}, column {error.colno}"
         raise DataError(f"{where}, {place}: not JSON: {error.msg}.") from None
     except RecursionError:
         raise DataError(f"{where}, line {line}: JSON nested too deeply.") from None
-    except ValueError as error:  # of the two functions below, or a number of more digits than Python converts
+    except ValueError as error:  # of the functions below, or a number of more digits than Python converts
         raise DataError(f"{where}, line {line}: {error}") from None
 
 
@@ -356,6 +357,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice[:80]!r} is given twice in one object. Keep one of them.")
     return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits:.40} is a larger number than can be computed with.")
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -23,10 +23,20 @@ class DamagedFile(Exception):  # noqa: N818 - never leaves this package; it carr
 
 
 def packed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """``tensors`` and ``metadata`` as the bytes of a file, for :func:`~openprompt_meta.files.write_atomic`."""
+    """``tensors`` and ``metadata`` as the bytes of a file, the same bytes for the same content."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     content: bytes = safetensors.torch.save(plain, {**metadata, _DIGEST: digest(plain, metadata)})
-    return content
+    return _with_sorted_metadata(content)
+
+
+def _with_sorted_metadata(content: bytes) -> bytes:
+    """The file with its metadata sorted by key: safetensors has them in an order that changes from call to call."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    encoded += b" " * (-len(encoded) % 8)  # tensors begin where a multiple of eight bytes ends
+    return b"".join([len(encoded).to_bytes(8, "little"), encoded, memoryview(content)[end:]])
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

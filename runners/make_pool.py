@@ -38,14 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make(yaml: str, overrides: Sequence[str], out: Path) -> int:
     """Train or resume the run, and save its pool."""
     from openprompt_meta.config.loading import find_yaml, load_config
-    from openprompt_meta.runs.process import log_to_screen
+    from openprompt_meta.runs.process import StopRequest, log_to_screen
     from openprompt_meta.runs.run import Run
 
     config = load_config(find_yaml(yaml), overrides)
     folder = config.run.folder or Path("runs") / config.dataset.name / Path(yaml).stem
-    with log_to_screen(logging.INFO):
-        if Run(config, folder).train() is None:
-            return 130
+    with log_to_screen(logging.INFO), StopRequest() as stop:
+        run = Run(config, folder)
+        if run.train(stop) is None:
+            print(run.how_to_go_on(), file=sys.stderr)
+            return stop.exit_code
     save(Path(folder), out)
     print(f"The pool is in {out}.")
     return 0

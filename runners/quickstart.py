@@ -64,8 +64,9 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     loaded = load_language_model(config)
     _classify(dataset, loaded, Path(folder) / "classifier")
     print("\n2. A pool of one's own, meta-trained on the demo's other intents", flush=True)
-    if not _meta_train(config, folder, dataset, loaded):
-        return 130
+    code = _meta_train(config, folder, dataset, loaded)
+    if code:
+        return code
     from openprompt_meta.report.numbers_cache import ReportOptions
     from openprompt_meta.report.writing import write_report
 
@@ -203,11 +204,12 @@ def _show(classifier: Any, few: Few, sentences: int = 6) -> None:
 # -- a short meta-training --------------------------------------------------------------------------------------------
 
 
-def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: LoadedMLM) -> bool:
-    """Train, test on unseen classes and compare with what needs no training; false if it was interrupted."""
+def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: LoadedMLM) -> int:
+    """Train, test on unseen classes and compare with what needs no training; the exit code."""
     from openprompt_meta.methods.method import build_method
     from openprompt_meta.runs.evaluation import summarise_tasks
     from openprompt_meta.runs.folder import RunFolder
+    from openprompt_meta.runs.process import StopRequest
     from openprompt_meta.runs.run import Run
 
     meta, seed = config.meta, config.run.seeds[0]
@@ -222,14 +224,17 @@ def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: Lo
     before["prompts that learned nothing"] = accuracies({}, "prompts that learned nothing")
     for title, found in before.items():
         print(f"   {title:<32}{summarise_tasks(found)}")
-    if Run(config, folder).train() is None:
-        return False
+    with StopRequest() as stop:
+        run = Run(config, folder)
+        if run.train(stop) is None:
+            print(run.how_to_go_on(), file=sys.stderr)
+            return stop.exit_code
     after = json.loads(RunFolder(folder).seed(seed).test_file.read_text(encoding="utf-8"))["accuracies"]
     print(f"   {f'after {meta.iterations} meta-iterations':<32}{summarise_tasks(after)}")
     for title in ("prompts that learned nothing", max(_WITHOUT_TRAINING, key=lambda name: _mean(before[name]))):
         gain = summarise_tasks([one - other for one, other in zip(after, before[title], strict=True)])
         print(f"   {'':<32}{gain.mean:+.2%} ± {gain.interval or 0:.2%} on the same tasks against: {title}")
-    return True
+    return 0
 
 
 def _accuracies(method: Method, tasks: int, title: str) -> list[float]:

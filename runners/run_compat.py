@@ -103,8 +103,8 @@ def requirements_for(role: str, newest: str | None) -> list[Requirement]:
 
 def read(name: str) -> list[Requirement]:
     """The lines of a file in ``requirements/`` that hold for this Python."""
-    lines = (line.partition("#")[0].strip() for line in (REQUIREMENTS / name).read_text("utf-8").splitlines())
-    requirements = [Requirement(line) for line in lines if line]
+    lines = (line.partition("#")[0].strip(" \\") for line in (REQUIREMENTS / name).read_text("utf-8").splitlines())
+    requirements = [Requirement(line) for line in lines if line and not line.startswith("--hash=")]
     return [r for r in requirements if r.marker is None or r.marker.evaluate()]
 
 

@@ -23,7 +23,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor
 
 from openprompt_meta.classifier.adaptation import Adapted, FittedTask
-from openprompt_meta.classifier.inputs import Label, checked_label_words, checked_labels, checked_texts, kind_of
+from openprompt_meta.classifier.inputs import (
+    Label,
+    checked_label_words,
+    checked_labels,
+    checked_metrics,
+    checked_texts,
+    kind_of,
+)
 from openprompt_meta.classifier.pretrained import MetaLearned, Tensors
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.config.schema import RunConfig
@@ -45,6 +52,10 @@ FILES = (_DESCRIPTION, _TENSORS, _SUPPORT, _POOL, _POOL_TENSORS, _CARD)
 
 # Names of the tensors in _TENSORS.
 _META_POOL, _VERBALIZER, _FEATURES = "meta_pool.", "verbalizer.", "features"
+
+# A hundred thousand examples with features of 1,024 numbers have half of it.
+_MOST_BYTES = 1_000_000_000
+_MOST_SEED = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -69,6 +80,11 @@ class Stored:
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt", ".npy")
 
 
+def is_artefact(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder claims to be a saved classifier, whatever else lies in it."""
+    return os.path.isfile(os.path.join(folder, _DESCRIPTION))
+
+
 def read_artefact(folder: str | os.PathLike[str]) -> Stored:
     """What :func:`write_artefact` wrote.
 
@@ -76,7 +92,7 @@ def read_artefact(folder: str | os.PathLike[str]) -> Stored:
         ArtefactError: it is missing, damaged, of another kind or of a later version, with the reason.
     """
     path = Path(folder)
-    if not (path / _DESCRIPTION).is_file():
+    if not is_artefact(path):
         raise ArtefactError(_nothing_in(path))
     try:
         return _stored(path)
@@ -87,12 +103,13 @@ def read_artefact(folder: str | os.PathLike[str]) -> Stored:
 
 
 def _nothing_in(folder: Path) -> str:
-    if folder.is_file():
+    # By os.path, for which a name that no folder can have is one that is not there.
+    if os.path.isfile(folder):
         return f"{folder} is a file{_pickle([folder])}; a saved classifier is a folder with {_DESCRIPTION} in it."
-    if not folder.is_dir():
-        beside = [path for path in leftovers_beside(folder) if (path / _DESCRIPTION).is_file()]
+    if not os.path.isdir(folder):
+        beside = [path for path in leftovers_beside(folder) if is_artefact(path)] if folder.name.isprintable() else []
         lost = f" {beside[0]} is what an interrupted save left: rename it to get it back." if beside else ""
-        return f"There is no folder {folder}.{lost}"
+        return f"There is no folder {str(folder)[:300]}.{lost}"
     if (folder / "config.yaml").is_file():
         return f"{folder} is a run folder, not a saved classifier: use from_run, or openprompt-meta fit."
     return f"{folder} holds no saved classifier: {_DESCRIPTION} is missing{_pickle(sorted(folder.iterdir()))}."
@@ -121,15 +138,23 @@ def _stored(folder: Path) -> Stored:
     config = config_from_mapping(_entry(where, description, "settings", dict), source=f"'settings' in {where}")
     tensors = _read_tensors(folder / _TENSORS)
     meta = MetaLearned(
-        config=config.with_values({"plm.model_path": _entry(where, base, "name", str)}),
+        # Whether to take a pickle is for the reader to say, never for the file.
+        config=config.with_values({"plm.model_path": _entry(where, base, "name", str), "plm.allow_pickle": False}),
         pool=_pool(folder / _TENSORS, _with_prefix(tensors, _META_POOL), config),
-        seed=_entry(where, description, "seed", int),
+        seed=_seed(where, description),
         fingerprint=_entry(where, base, "weights_sha256", str),
         tokenizer_fingerprint=_entry(where, base, "vocabulary_sha256", str),
         origin=_entry(where, description, "origin", dict),
     )
     task = None if entry is None else _task(folder, entry, meta, tensors)
-    return Stored(meta, task, _entry(where, description, "metrics", dict))
+    return Stored(meta, task, checked_metrics(_entry(where, description, "metrics", dict)))
+
+
+def _seed(where: Path, description: Mapping[str, Any]) -> int:
+    seed = _entry(where, description, "seed", int)
+    if not 0 <= seed <= _MOST_SEED:
+        raise ArtefactError(f"{where}: 'seed' should be from 0 to {_MOST_SEED}, found {_cut(seed)}.")
+    return seed
 
 
 def _require_readable(where: Path, description: Mapping[str, Any]) -> None:
@@ -139,7 +164,7 @@ def _require_readable(where: Path, description: Mapping[str, Any]) -> None:
             "something else."
         )
     version = description.get("format_version")
-    if version != _FORMAT_VERSION:
+    if type(version) is not int or version != _FORMAT_VERSION:  # True is equal to 1
         newer = isinstance(version, int) and version > _FORMAT_VERSION
         raise ArtefactError(
             f"{where} has format version {_cut(version)} (written by {_cut(description.get('written_by'))}); this "
@@ -168,7 +193,7 @@ def _task(folder: Path, entry: Mapping[str, Any], meta: MetaLearned, tensors: Te
         if len(texts) != len(labels):
             raise ArtefactError(f"{examples} has {len(texts)} texts and {len(labels)} labels.")
     losses = _entry(where, entry, "inner_losses", list)
-    if not all(isinstance(loss, int | float) for loss in losses):
+    if not all(isinstance(loss, float) or (type(loss) is int and abs(loss) < 2**63) for loss in losses):
         raise ArtefactError(f"{where}: 'inner_losses' should be a list of numbers, found {_cut(losses)}.")
     words = entry.get("label_words")
     return FittedTask(
@@ -232,6 +257,9 @@ def _with_prefix(tensors: Tensors, prefix: str) -> Tensors:
 
 def _sha256(path: Path) -> str:
     try:
+        size = os.stat(path).st_size
+        if size > _MOST_BYTES:
+            raise ArtefactError(f"{path} has {size:,} bytes, but a classifier's file has at most {_MOST_BYTES:,}.")
         return hashlib.sha256(read_limited(path)).hexdigest()
     except FileNotFoundError:
         raise ArtefactError(f"{path} is missing. Copy the whole folder again, or save the classifier again.") from None
@@ -359,9 +387,11 @@ def _tensors(stored: Stored) -> dict[str, Tensor]:
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """The whole configuration but for the device, which is a matter of the machine."""
+    """The whole configuration but for what the machine and its user decide."""
     settings = to_mapping(config)
-    return {**settings, "run": {key: value for key, value in settings["run"].items() if key != "device"}}
+    for section, key in (("run", "device"), ("plm", "allow_pickle")):
+        settings[section] = {name: value for name, value in settings[section].items() if name != key}
+    return settings
 
 
 def _pool_module(config: RunConfig, tensors: Tensors) -> PromptPool:
@@ -470,7 +500,7 @@ def _as_code(text: object) -> str:
 
 # -- The model hub, by `huggingface_hub`: fetching a classifier's files and no others, uploading them and no others ---
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_REPOSITORY = re.compile(r"(?=.{1,96}\Z)[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 def local_folder(
@@ -482,7 +512,7 @@ def local_folder(
         ArtefactError: it cannot be fetched.
     """
     name = os.fspath(artefact)
-    if Path(name).exists() or not _REPOSITORY.fullmatch(name):
+    if os.path.exists(name) or not _REPOSITORY.fullmatch(name):
         return artefact
     from huggingface_hub import snapshot_download
 

@@ -16,7 +16,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from openprompt_meta.classifier.adaptation import FittedTask, Support, adapt_pool, names_to_read, words_of
-from openprompt_meta.classifier.artefact import Stored, local_folder, read_artefact, upload, write_artefact
+from openprompt_meta.classifier.artefact import (
+    Stored,
+    is_artefact,
+    local_folder,
+    read_artefact,
+    upload,
+    write_artefact,
+)
 from openprompt_meta.classifier.inputs import (
     Label,
     checked_label_words,
@@ -35,6 +42,7 @@ from openprompt_meta.classifier.pretrained import (
     changed,
     fresh,
     of_run,
+    require_on_this_machine,
     takes_shipped_pool,
 )
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
@@ -76,7 +84,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         artefact: a run folder of ``openprompt-meta train``, a folder of :meth:`save_pretrained`, or ``None``.
-        base_model: the language model by name or folder, if it is elsewhere than it was. It must be the same one.
+        base_model: the language model by name or folder, if it is elsewhere than it was. It must be the same one. What
+            a saved classifier itself names is not fetched from the model hub; what is named here is.
         seed: which of a run's seeds, and the seed of whatever is random in :meth:`fit`; the artefact's if ``None``.
         inner_steps: gradient steps of :meth:`fit`, J; the run's ``inner_steps_eval`` if ``None``.
         inner_lr: their size, α; the run's if ``None``.
@@ -88,6 +97,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             this: it is likely of none of the classes. By default every text gets a class.
         batch_tokens: tokens that go through the model at a time in prediction, padding included.
         device: ``cpu``, ``cuda``, …; the run's if ``None``.
+        allow_pickle: whether to take a language model that there are no safetensors of; the run's if ``None``, and
+            never by the word of a saved classifier.
 
     Attributes:
         classes_: the classes, sorted; columns of :meth:`predict_proba`.
@@ -119,6 +130,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         reject_below: float | None = None,
         batch_tokens: int = 2048,
         device: str | None = None,
+        allow_pickle: bool | None = None,
     ) -> None:
         self.artefact = artefact
         self.base_model = base_model
@@ -130,6 +142,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         self.reject_below = reject_below
         self.batch_tokens = batch_tokens
         self.device = device
+        self.allow_pickle = allow_pickle
 
     # -- where it comes from ------------------------------------------------------------------------------------------
 
@@ -169,9 +182,11 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         """
         folder = local_folder(artefact, revision, token)
         classifier = cls(folder, **settings)
-        stored = read_artefact(folder)
-        # Two of the settings say where the model is; the others are for learning.
-        moved = Changes(base_model=classifier.base_model, device=classifier.device)
+        stored = classifier._read_artefact(folder)
+        # These settings say where the model is and how to read it; the others are for learning.
+        moved = Changes(
+            base_model=classifier.base_model, device=classifier.device, allow_pickle=classifier.allow_pickle
+        )
         meta = replace(stored.meta, config=changed(stored.meta.config, moved))
         base_model_of(meta)
         classifier._meta = (classifier._source(), classifier._changed(stored.meta))
@@ -530,9 +545,15 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
             return self._changed(read_artefact(SHIPPED).meta)
         if self.artefact is None:
             return fresh(self.seed, self._changes())
-        if RunFolder(self.artefact).config_file.is_file():
+        if RunFolder(self.artefact).config_file.is_file() and not is_artefact(self.artefact):
             return of_run(self.artefact, self.seed, self._changes())
-        return self._changed(read_artefact(local_folder(self.artefact)).meta)
+        return self._changed(self._read_artefact(local_folder(self.artefact)).meta)
+
+    def _read_artefact(self, folder: str | os.PathLike[str]) -> Stored:
+        stored = read_artefact(folder)
+        if self.base_model is None:
+            require_on_this_machine(stored.meta.config.plm.model_path)
+        return stored
 
     def _changed(self, meta: MetaLearned) -> MetaLearned:
         config = changed(meta.config, self._changes())
@@ -543,7 +564,9 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         return (self.artefact, self.seed, self._changes())
 
     def _changes(self) -> Changes:
-        return Changes(self.base_model, self.device, self.inner_steps, self.inner_lr, self.mix_lambda)
+        return Changes(
+            self.base_model, self.device, self.inner_steps, self.inner_lr, self.mix_lambda, self.allow_pickle
+        )
 
     # -- scikit-learn -------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ def checked_metrics(metrics: Any) -> dict[str, float]:
     """Metrics as finite numbers by name. :class:`DataError` for anything else."""
     try:
         found = {str(name): float(value) for name, value in metrics.items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         raise DataError(
             f"metrics is {_shown(metrics)}; expected numbers by name, as in {{'accuracy': 0.9}}."
         ) from None

@@ -20,7 +20,7 @@ from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.classifier.pretrained import BaseModel, template_with
 from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.classifier import MaskClassifier
-from openprompt_meta.errors import ModelError, VerbalizerError
+from openprompt_meta.errors import ModelError, NotFiniteError, VerbalizerError
 from openprompt_meta.methods.building import verbalizer_of
 from openprompt_meta.methods.language_model import build_classifier
 from openprompt_meta.verbalizers.adaptive import AdaptiveVerbalizer
@@ -128,6 +128,7 @@ class Predictor:
             self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
             verbalizer.begin_task(task.class_names, task.words)
         try:
+            self._check_shapes(len(task.classes))
             verbalizer.load_state_dict(dict(task.adapted.verbalizer))
             verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
             self._try_out(len(task.classes))
@@ -135,6 +136,19 @@ class Predictor:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
         self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else contextlib.nullcontext()
+
+    def _check_shapes(self, classes: int) -> None:
+        """Refuse averages of another shape than the classes': torch would stretch them until they fit."""
+        by_class, size = (classes,), self._template.feature_size
+        expected = {
+            "feature_sum": (classes, size),
+            "name_features": (classes, size),
+            "feature_count": by_class,
+            "seen_this_round": by_class,
+        }
+        for name, value in self._task.adapted.verbalizer.items():
+            if tuple(value.shape) != expected.get(name, tuple(value.shape)):
+                raise VerbalizerError(f"{name} has shape {tuple(value.shape)}, expected {expected[name]}.")
 
     @torch.no_grad()
     def _try_out(self, classes: int) -> None:
@@ -151,12 +165,16 @@ class Predictor:
         """Probabilities ``[n, C]`` of the classes, on the CPU, and how many of the texts had to be cut.
 
         Texts go through the model shortest first, in batches of at most ``batch_tokens`` tokens, padding included.
+
+        Raises:
+            NotFiniteError: naming the first text that has none.
         """
         rows = wrapped(self._base, self._task.meta.config, self._template, texts)
         probabilities = torch.empty(0)
         for indices in groups_by_length(rows.lengths.tolist(), batch_tokens):
             features, logits = self._read(self._on_device(rows.batch(indices)))
             found = self._classifier.verbalizer.log_probabilities(features, logits).exp().cpu()
+            _require_finite([texts[i] for i in indices], features, found)
             if not len(probabilities):
                 probabilities = found.new_empty(len(texts), found.shape[1])
             probabilities[indices] = found
@@ -169,12 +187,14 @@ class Predictor:
         batch = self._on_device(rows.batch([0]))
         batch["query"] = self._template.queries(batch)
         features, logits = self._read(batch)
-        classes = self._class_probabilities(features, logits)
+        attention = self._template.attention_weights(batch)
+        _require_finite([text], features, attention)
+        classes = self._class_probabilities(text, features, logits)
         return Explanation(
             text=text,
             label=classes[0].label,
             classes=classes,
-            attention=tuple(self._template.attention_weights(batch)[0].tolist()),
+            attention=tuple(attention[0].tolist()),
             prompt_words=self._nearest_words(self._template.pool(batch["query"])[0], words),
             nearest_examples=self._nearest_examples(features.cpu(), examples),
             truncated=rows.cut > 0,
@@ -187,7 +207,7 @@ class Predictor:
         verbalizer = self._classifier.verbalizer
         return verbalizer.describe() if isinstance(verbalizer, AdaptiveVerbalizer) else None
 
-    def _class_probabilities(self, features: Tensor, logits: Tensor | None) -> tuple[ClassProbability, ...]:
+    def _class_probabilities(self, text: str, features: Tensor, logits: Tensor | None) -> tuple[ClassProbability, ...]:
         """The classes, the most probable first, with what each of two mixed verbalizers gives them."""
         verbalizer = self._classifier.verbalizer
         soft = hand_crafted = None
@@ -198,6 +218,7 @@ class Predictor:
         elif isinstance(verbalizer, NameVerbalizer):
             hand_crafted = verbalizer.log_probabilities(features, logits).exp()[0].tolist()
         probabilities = verbalizer.log_probabilities(features, logits).exp()[0].cpu()
+        _require_finite([text], features, probabilities[None])
         return tuple(
             ClassProbability(
                 label=self._task.classes[i],
@@ -225,7 +246,8 @@ class Predictor:
         task = self._task
         if task.texts is None:
             return ()
-        similarity = F.cosine_similarity(task.adapted.features, feature, dim=-1)
+        # Each scaled by itself first: the inner product of large vectors is infinite.
+        similarity = F.normalize(task.adapted.features, dim=-1) @ F.normalize(feature, dim=-1)[0]
         best = similarity.topk(min(count, len(similarity)))
         return tuple(
             NearestExample(task.texts[i], task.classes[task.labels[i]], cosine)
@@ -238,6 +260,18 @@ class Predictor:
     def _read(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         with self._reading:
             return self._classifier.read(batch)
+
+
+def _require_finite(texts: Sequence[str], features: Tensor, found: Tensor) -> None:
+    """Refuse rows of ``found`` that are no numbers: finite weights may be so large that what they give is not."""
+    rows = (~found.isfinite().all(dim=-1)).nonzero()[:, 0].tolist()
+    if rows:
+        cause = "the verbalizer" if bool(features[rows[0]].isfinite().all()) else "the prompts"
+        raise NotFiniteError(
+            f"The text {texts[rows[0]]!r:.60} gets no probabilities: what comes of {cause} of this classifier is "
+            "infinite or not a number. Its tensors are too large to compute with: fit it again, or with a smaller "
+            "inner_lr."
+        )
 
 
 # -- How well a classifier does on labelled texts ---------------------------------------------------------------------

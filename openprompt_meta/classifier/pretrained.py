@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from openprompt_meta.components import verbalizers
 from openprompt_meta.config.schema import RunConfig, key_at
 from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
+from openprompt_meta.encoder.model_files import is_on_this_machine
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
@@ -61,8 +62,9 @@ def load_base_model(config: RunConfig) -> BaseModel:
     Raises:
         ModelError: it cannot be loaded.
     """
-    path = config.plm.model_path
-    key = (path, config.plm.attn_implementation, config.plm.precision, config.run.device, _state_of(Path(path)))
+    plm = config.plm
+    state = _state_of(Path(plm.model_path))
+    key = (plm.model_path, plm.attn_implementation, plm.precision, plm.allow_pickle, config.run.device, state)
     with _loading:
         if key not in _loaded:
             loaded = load_language_model(config)
@@ -83,7 +85,7 @@ def load_base_model(config: RunConfig) -> BaseModel:
 
 def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Names, sizes and times of a folder's files, so that a model which changes on disk is read anew."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return ()
     files = sorted(file for file in folder.iterdir() if file.is_file())
     return tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
@@ -155,6 +157,7 @@ class Changes:
     inner_steps: int | None = None
     inner_lr: float | None = None
     mix_lambda: float | None = None
+    allow_pickle: bool | None = None
 
 
 _ARGUMENTS = {"meta.inner_steps_eval": "inner_steps", "plm.model_path": "base_model"}
@@ -174,6 +177,7 @@ def changed(config: RunConfig, changes: Changes) -> RunConfig:
         "meta.inner_steps_eval": changes.inner_steps,
         "meta.inner_lr": changes.inner_lr,
         mix_key: changes.mix_lambda,
+        "plm.allow_pickle": changes.allow_pickle,
     }
     values: dict[str, Any] = {path: value for path, value in given.items() if value is not None}
     for path, value in values.items():
@@ -307,6 +311,20 @@ def base_model_of(meta: MetaLearned) -> BaseModel:
                 "names another folder or hub name), or train and fit again on this one."
             )
     return base
+
+
+def require_on_this_machine(model_path: str) -> None:
+    """Refuse to ask the hub for a model that only a saved classifier has named: it may be anybody's.
+
+    Raises:
+        ModelError: with the name to give, if it is to be fetched.
+    """
+    if not is_on_this_machine(model_path):
+        raise ModelError(
+            f"The classifier's base model, {model_path[:200]!r}, is not on this machine. A saved classifier may be "
+            "anybody's, so what it names is not fetched by itself: if it is a model on the hub that you trust, name "
+            "it (base_model= in Python, --base-model on the command line), or name the folder where it is."
+        )
 
 
 def _for_people(path: os.PathLike[str]) -> dict[str, Any]:

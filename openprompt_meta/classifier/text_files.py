@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -246,6 +247,7 @@ class RowWriter:
         classes: the classifier's.
         every_class: whether to write the probability of every class, in columns of their own.
         columns: those of the rows that are there already; the header of a table is written if there are none.
+        raw: whether cells of a table are written as they are; by default :func:`without_formula`.
     """
 
     stream: BinaryIO
@@ -253,6 +255,7 @@ class RowWriter:
     classes: Sequence[Label]
     every_class: bool = False
     columns: Sequence[str] = ()
+    raw: bool = False
     _checked: bool = field(default=False, repr=False)
 
     def write(
@@ -276,27 +279,31 @@ class RowWriter:
         if not self.columns:
             self.columns = list(cells)
             if self.kind != "jsonl":
-                self._table(lines).writerow(self.columns)
-        elif self.kind != "jsonl" and list(cells) != list(self.columns):
+                self._write_row(lines, self.columns)
+        elif self.kind != "jsonl" and [*map(plain_cell, cells)] != [*map(plain_cell, self.columns)]:
             raise DataError(
                 f"{row.where}: the row would have the columns {list(cells)}, but those in the file are "
                 f"{list(self.columns)}. Go on with the same options, or name another file."
             )
 
     def _write_cells(self, lines: io.StringIO, row: TextRow, cells: Mapping[str, Any]) -> None:
-        strange = [name for name in cells if name not in self.columns]
+        known = {plain_cell(name) for name in self.columns}
+        strange = [name for name in cells if plain_cell(name) not in known]
         if strange:
             raise DataError(
                 f"{row.where}: the column {strange[0]!r:.80} is not in the first row, so a table has no place for it. "
                 "Write JSON lines instead: --json, or an --out that ends in .jsonl."
             )
         # A cell that is no string can only come from JSON, and is written as there; one that is missing is empty.
-        values = (cells.get(name, "") for name in self.columns)
+        values = (cells.get(name, cells.get(plain_cell(name), "")) for name in self.columns)
         plain = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-        self._table(lines).writerow(plain)
+        self._write_row(lines, plain)
 
-    def _table(self, lines: io.StringIO) -> Any:
-        return csv.writer(lines, delimiter=DELIMITERS[self.kind], lineterminator="\n")
+    def _write_row(self, lines: io.StringIO, cells: Sequence[str]) -> None:
+        # The writer leaves a carriage return without quotes, which the reader takes for the end of a line.
+        options: dict[str, Any] = {"quoting": csv.QUOTE_ALL} if any("\r" in cell for cell in cells) else {}
+        table = csv.writer(lines, delimiter=DELIMITERS[self.kind], lineterminator="\n", **options)
+        table.writerow(cells if self.raw else [without_formula(cell) for cell in cells])
 
     def _added(self, row: TextRow, label: Label, probabilities: Sequence[float]) -> dict[str, Any]:
         added: dict[str, Any] = {LABEL: label, PROBABILITY: round(max(probabilities), 6)}
@@ -310,6 +317,21 @@ class RowWriter:
                 "Rename it."
             )
         return added
+
+
+# What begins a formula, as the programs read it: with the full-width forms, and behind white space that they drop.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def without_formula(cell: str) -> str:
+    """The cell, with ``'`` before it if a spreadsheet would run it as a formula; numbers are none."""
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def plain_cell(cell: str) -> str:
+    """What :func:`without_formula` was given."""
+    return cell[1:] if cell.startswith("'") and without_formula(cell[1:]) == cell else cell
 
 
 class Done(NamedTuple):
@@ -400,6 +422,9 @@ def _done(row: TextRow, classes: set[str]) -> Done:
         label, probability = str(row.cells[LABEL]), float(row.cells[PROBABILITY])
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{row.where}: there is no {LABEL} with its {PROBABILITY}.") from None
+    if not 0 <= probability <= 1:  # NaN is neither
+        raise DataError(f"{row.where}: {PROBABILITY} is {probability}, expected a number from 0 to 1.")
+    label = label if label in classes else plain_cell(label)
     if label not in classes:
         raise DataError(f"{row.where}: {label!r:.80} is no class of this classifier.")
     return Done(row.text, label, probability)
@@ -438,7 +463,7 @@ def skip_done(classifier: MetaPromptClassifier, rows: Iterator[TextRow], file: P
     for done in file.done():
         row = next(rows, None)
         count += 1
-        if row is None or row.text != done.text:
+        if row is None or plain_cell(row.text) != plain_cell(done.text):
             given = "nothing" if row is None else f"{row.text[:60]!r} ({row.where})"
             raise DataError(
                 f"Row {count} of the file that is there already has the text {done.text[:60]!r}; to be predicted is "

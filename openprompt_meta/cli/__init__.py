@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
+import re
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO
 
 from openprompt_meta.cli import classifier, data, report, runs, serve, table
-from openprompt_meta.errors import OpenPromptMetaError
+from openprompt_meta.errors import OpenPromptMetaError, printable
 from openprompt_meta.version import __version__
 
 if TYPE_CHECKING:
@@ -25,13 +30,18 @@ __all__ = ["COMMANDS", "build_parser", "exit_code_of", "main"]
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM, as KeyboardInterrupt is SIGINT: nothing but the command's end catches it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
-    and 130 that it was interrupted.
+    130 that it was interrupted, and 143 that it was terminated.
     """
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
@@ -46,19 +56,92 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_code_of(program: str, run: Callable[[], int]) -> int:
     """What ``run`` returns, or the code for the way it ended; a refusal is one message, never a traceback."""
     try:
-        code = run()
-        sys.stdout.flush()  # here, where a full disk behind it can still be told
+        with _terminable(), _harmless_terminal():
+            code = run()
+            sys.stdout.flush()  # here, where a full disk behind it can still be told
         return code
     except OpenPromptMetaError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {_readable(error)}", file=sys.stderr)
         return EXIT_REFUSED
     except OSError as error:
         _drop_output()
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {_readable(error)}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except Terminated:
+        print(f"{program}: terminated", file=sys.stderr)
+        return EXIT_TERMINATED
+
+
+def _readable(error: Exception) -> str:
+    """The message, in which names without end are cut in their middle."""
+    return re.sub(r"(\S{200})\S{200,}(\S{50})", r"\1…\2", printable(str(error)))
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM unwind the program inside the block, so that temporary files go and the reason is said."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _harmless_terminal() -> Iterator[None]:
+    """Have what is printed inside the block pass :func:`printable` if a terminal shows it; files get it as it is."""
+    before = sys.stdout
+    if not getattr(before, "isatty", bool)():  # something may stand in its place that is no file
+        yield
+        return
+    with contextlib.redirect_stdout(_Terminal(before)):
+        yield
+
+
+class _Terminal(io.TextIOBase):
+    """A terminal that text of any origin can be written to, as text or through ``buffer``."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self.buffer = _TerminalBytes(terminal)
+
+    def write(self, text: str) -> int:
+        self._terminal.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._terminal.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+
+class _TerminalBytes(io.RawIOBase):
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._terminal.write(printable(bytes(content).decode("utf-8", "replace")))
+        return len(content)
+
+    def flush(self) -> None:
+        self._terminal.flush()
 
 
 def _drop_output() -> None:

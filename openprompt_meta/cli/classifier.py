@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openprompt_meta.errors import ArtefactError, DataError
+from openprompt_meta.errors import ArtefactError, DataError, one_line
 
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
@@ -79,6 +79,9 @@ def _add_predict(subparsers: Subparsers) -> None:
     predict.add_argument("--format", choices=("txt", *_TABLE_KINDS), help="of the texts, if the name does not tell")
     predict.add_argument("--out", metavar="FILE", help=".csv, .tsv or .jsonl; standard output by default")
     predict.add_argument("--all", action="store_true", help="add the probability of every class")
+    predict.add_argument(
+        "--raw-cells", action="store_true", help="write cells that a spreadsheet would run as formulas as they are"
+    )
     predict.add_argument("--quiet", action="store_true", help="no progress bar")
     _add_common(predict, _predict, "write JSON lines")
 
@@ -115,7 +118,14 @@ def _add_columns(parser: argparse.ArgumentParser, labels: bool = False) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser, run: Any, json_help: str = "print the results as JSON") -> None:
-    parser.add_argument("--base-model", metavar="NAME", help="the language model, if it is elsewhere than it was")
+    parser.add_argument(
+        "--base-model",
+        metavar="NAME",
+        help="the language model, if it is elsewhere than it was, or is to be fetched from the model hub",
+    )
+    parser.add_argument(
+        "--allow-pickle", action="store_true", default=None, help="take a language model without safetensors"
+    )
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, …; CUDA if there is one by default")
     parser.add_argument("--json", action="store_true", help=json_help)
     parser.set_defaults(run=run)
@@ -151,7 +161,7 @@ def _fit(options: argparse.Namespace) -> int:
         }
         print(json.dumps(content, indent=2, ensure_ascii=False))
         return 0
-    print(f"{len(classes)} classes from {len(texts)} examples: {', '.join(map(str, classes))}")
+    print(f"{len(classes)} classes from {len(texts)} examples: {', '.join(map(_shown, classes))}")
     if classifier.head_ is not None:
         print(f"Head: {classifier.head_}")
     if scores is not None:
@@ -163,7 +173,7 @@ def _fit(options: argparse.Namespace) -> int:
 def _source(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device")
+    settings = _given(options, "seed", "inner_steps", "inner_lr", "mix_lambda", "base_model", "device", "allow_pickle")
     if options.source is None:
         return MetaPromptClassifier(**settings)
     folder = Path(options.source)
@@ -189,6 +199,7 @@ def _predict(options: argparse.Namespace) -> int:
         open_rows,
         predict_rows,
         skip_done,
+        without_formula,
     )
 
     kind = _kind_of_output(options)
@@ -199,11 +210,15 @@ def _predict(options: argparse.Namespace) -> int:
         # A person who types is answered line by line.
         at_a_time = 1 if options.texts == "-" and stdin.isatty() else _AT_A_TIME
         classes = classifier.task_.classes
-        file = None if options.out is None else PredictedFile(options.out, kind, options.text_column, classes)
+        column = options.text_column
+        written = column if options.raw_cells or kind == "jsonl" else without_formula(column)
+        file = None if options.out is None else PredictedFile(options.out, kind, written, classes)
         try:
             done = 0 if file is None else skip_done(classifier, rows, file)
             stream = sys.stdout.buffer if file is None else file.go_on()
-            writer = RowWriter(stream, kind, classes, options.all, () if file is None else file.columns)
+            writer = RowWriter(
+                stream, kind, classes, options.all, () if file is None else file.columns, options.raw_cells
+            )
             count = done
             with tqdm(
                 total=None if options.texts == "-" else os.path.getsize(options.texts),
@@ -268,13 +283,17 @@ def _eval(options: argparse.Namespace) -> int:
 
 def _print_scores(scores: Scores) -> None:
     print(f"{scores.texts} texts: accuracy {scores.accuracy:.4f}, macro-F1 {scores.macro_f1:.4f}")
-    names = [str(name) for name in scores.classes]
+    names = [_shown(name) for name in scores.classes]
     width = max(len(str(number)) for number in (len(names), *(count for row in scores.confusion for count in row)))
     longest = max(map(len, names))
     print("\nlabelled ↓, predicted →")
     print(" " * (longest + 6) + "".join(f"{number:>{width + 1}}" for number in range(1, len(names) + 1)))
     for number, (name, row) in enumerate(zip(names, scores.confusion, strict=True), start=1):
         print(f"{number:>3}  {name:<{longest}} " + "".join(f"{count or '·':>{width + 1}}" for count in row))
+
+
+def _shown(label: object) -> str:
+    return one_line(str(label))
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -287,8 +306,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _as_text(explanation: Explanation) -> Sequence[str]:
-    longest = max(len(str(entry.label)) for entry in explanation.classes)
-    lines = [f"{explanation.label}", ""]
+    longest = max(len(_shown(entry.label)) for entry in explanation.classes)
+    lines = [_shown(explanation.label), ""]
     for entry in explanation.classes:
         sides = [
             f"{name} {value:.3f}"
@@ -296,7 +315,7 @@ def _as_text(explanation: Explanation) -> Sequence[str]:
             if value is not None and entry.hand_crafted is not None
         ]
         note = f"   ({', '.join(sides)})" if sides else ""
-        lines.append(f"{entry.label!s:<{longest}}  {entry.probability:.3f} {_blocks(entry.probability)}{note}")
+        lines.append(f"{_shown(entry.label):<{longest}}  {entry.probability:.3f} {_blocks(entry.probability)}{note}")
     lines += ["", "attention over the prompts"]
     lines += [f"{i:>3}  {weight:.3f} {_blocks(weight)}" for i, weight in enumerate(explanation.attention, start=1)]
     lines += ["", "words near the prompt, position by position"]
@@ -304,7 +323,9 @@ def _as_text(explanation: Explanation) -> Sequence[str]:
         lines.append(f"{i:>3}  " + ", ".join(f"{near.word} {near.cosine:.2f}" for near in position))
     if explanation.nearest_examples:
         lines += ["", "nearest examples"]
-        lines += [f"{near.cosine:.3f}  {near.label}: {near.text}" for near in explanation.nearest_examples]
+        lines += [
+            f"{near.cosine:.3f}  {_shown(near.label)}: {one_line(near.text)}" for near in explanation.nearest_examples
+        ]
     if explanation.head is not None:
         lines += ["", f"head: {explanation.head}"]
     if explanation.truncated:
@@ -319,7 +340,9 @@ def _blocks(part: float, width: int = 30) -> str:
 def _fitted(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
-    classifier = MetaPromptClassifier.from_pretrained(options.folder, **_given(options, "base_model", "device"))
+    classifier = MetaPromptClassifier.from_pretrained(
+        options.folder, **_given(options, "base_model", "device", "allow_pickle")
+    )
     if not classifier.__sklearn_is_fitted__():
         raise ArtefactError(
             f"{options.folder} holds a pool that was not fitted to any classes. Fit it first: openprompt-meta fit "

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-EXIT_STOPPED = 130
-
-
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the four subcommands."""
     yamls = subparsers.add_parser(
@@ -68,15 +65,17 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _carry_out(options: argparse.Namespace, config: Any, folder: str | Path) -> int:
-    from openprompt_meta.runs.process import log_to_screen
+    from openprompt_meta.runs.process import StopRequest, log_to_screen
     from openprompt_meta.runs.run import Run
 
-    with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
-        results = Run(config, folder, show_progress=not options.quiet).train()
-    if results is None:
-        return EXIT_STOPPED
-    _print(results, options.json, folder)
-    return 0
+    run = Run(config, folder, show_progress=not options.quiet)
+    with log_to_screen(logging.WARNING if options.quiet else logging.INFO), StopRequest() as stop:
+        results = run.train(stop)
+        if results is None:
+            logging.getLogger(__name__).warning("%s", run.how_to_go_on())
+    if results is not None:
+        _print(results, options.json, folder)
+    return stop.exit_code
 
 
 def _test(options: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="answer over HTTP, with a page for the browser",
         description="Answer over HTTP, with a page for the browser and documentation at /docs. Reachable from this "
         "machine alone unless --host says otherwise, and then by token only. Tasks that are fitted over HTTP live in "
-        "memory until the service stops. Ctrl-C stops it.",
+        "memory until the service stops, unless --keep says where to keep them. Ctrl-C stops it.",
     )
     parser.add_argument(
         "folder",
@@ -49,6 +49,12 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="NAME",
         help="a host name under which the service is addressed, e.g. that of a reverse proxy; may be repeated",
     )
+    parser.add_argument(
+        "--base-model", metavar="NAME", help="the language model, if it is elsewhere, or is to be fetched from the hub"
+    )
+    parser.add_argument(
+        "--keep", metavar="FOLDER", help="keep tasks that are fitted over HTTP there, and serve those that are"
+    )
     limits = parser.add_argument_group("limits")
     for option, (least, text) in _LIMITS.items():
         limits.add_argument(option, type=_whole(least), metavar="N", help=text)
@@ -67,8 +73,15 @@ def _run(options: argparse.Namespace) -> int:
     try:
         from openprompt_meta.serve.app import build_app
         from openprompt_meta.serve.guard import TOKEN_VARIABLE, Access, is_loopback
+        from openprompt_meta.serve.keeping import KeptTasks
         from openprompt_meta.serve.requests import Limits
-        from openprompt_meta.serve.server import Server, address_of, open_socket, share_cores
+        from openprompt_meta.serve.server import (
+            Server,
+            address_of,
+            end_process,
+            open_socket,
+            share_cores,
+        )
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "pydantic", "uvicorn"):
             raise
@@ -86,29 +99,33 @@ def _run(options: argparse.Namespace) -> int:
     limits = replace(Limits(), **chosen)
     with open_socket(options.host, options.port) as listening:
         share_cores(limits.predictions_at_once)
-        app = build_app(_open(options.folder), access, limits)
-        print(
-            f"Serving {options.folder or 'the pool that ships'} on {address_of(listening)}/{_query(given, made)}",
-            flush=True,
-        )
+        classifier = _open(options.folder, options.base_model)
+        kept = None if options.keep is None else KeptTasks(options.keep)
+        app = build_app(classifier, access, limits, kept)
+        served = options.folder or "the pool that ships"
+        print(f"Serving {served} on {address_of(listening)}/{_query(given, made)}", flush=True)
         if not is_loopback(options.host):
             print("From other machines, use this machine's own name or address in its place.", flush=True)
-        Server(app).run(sockets=[listening])
+        Server(app, limits).run(sockets=[listening])
     print("Stopped.", flush=True)
+    if app.state.at_work():
+        end_process(0)
     return 0
 
 
-def _open(folder: str | None) -> MetaPromptClassifier:
+def _open(folder: str | None, base_model: str | None) -> MetaPromptClassifier:
+    from openprompt_meta.classifier.artefact import is_artefact
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
     from openprompt_meta.runs.folder import RunFolder
 
     if folder is None:
-        return MetaPromptClassifier()
+        return MetaPromptClassifier(base_model=base_model)
     if not Path(folder).is_dir():
         raise ServiceError(f"There is no folder {folder}: give one that 'openprompt-meta fit' or 'train' wrote.")
-    if RunFolder(folder).config_file.is_file():
-        return MetaPromptClassifier.from_run(folder)
-    return MetaPromptClassifier.from_pretrained(folder)
+    # A run folder may name what is fetched, a saved classifier may not: one that poses as both is the latter.
+    if RunFolder(folder).config_file.is_file() and not is_artefact(folder):
+        return MetaPromptClassifier.from_run(folder, base_model=base_model)
+    return MetaPromptClassifier.from_pretrained(folder, base_model=base_model)
 
 
 def _query(given: str | None, made: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from openprompt_meta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from openprompt_meta.runs.process import StopRequest
     from openprompt_meta.tables.cells import Cell, TableSettings
     from openprompt_meta.tables.definitions import Table
     from openprompt_meta.tables.plan import PlannedCell
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
+logger = logging.getLogger(__name__)
+
 Word = TypeVar("Word", str, int)
 EXIT_FAILED_CELLS = 1
-EXIT_STOPPED = 130
 NAMES = (
     "verbalizers",
     "main-5shot",
@@ -68,7 +70,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from openprompt_meta.runs.process import log_to_screen
+    from openprompt_meta.runs.process import StopRequest, log_to_screen
     from openprompt_meta.tables.cells import Stopped, cells_of, check_overrides, look_up, run_missing
     from openprompt_meta.tables.definitions import rows_of, table_named
     from openprompt_meta.tables.rendering import cells_folder, to_json, to_terminal, write_files
@@ -80,19 +82,17 @@ def _run(options: argparse.Namespace) -> int:
     check_overrides(table, rows, settings)
     folder = Path(options.folder)
     cells = cells_of(rows, settings, cells_folder(folder))
-    with log_to_screen(logging.WARNING if options.quiet else logging.INFO):
+    with log_to_screen(logging.WARNING if options.quiet else logging.INFO), StopRequest() as stop:
         if options.dry_run:
-            return _print_plan(cells, folder, options)
+            return _print_plan(cells, stop, folder, options)
         known = look_up(cells)
         # What is wrong with the request is said before hours of work.
         assemble(table, rows, settings, known, options.against)
         try:
-            states = known if options.finished else run_missing(cells, show_progress=not options.quiet)
+            states = known if options.finished else run_missing(cells, stop, show_progress=not options.quiet)
         except Stopped as stopped:
-            logging.getLogger(__name__).warning(
-                "Stopped in %s; everything is saved. The same command goes on with it.", stopped
-            )
-            return EXIT_STOPPED
+            logger.warning("Stopped in %s. The same command goes on from what is saved.", stopped)
+            return stop.exit_code
         result = assemble(table, rows, settings, states, options.against)
         files = write_files(result, folder)
         if options.json:
@@ -100,17 +100,22 @@ def _run(options: argparse.Namespace) -> int:
         else:
             print(to_terminal(result))
             print("Written to " + ", ".join(map(str, files)))
-        return EXIT_FAILED_CELLS if result.failures else 0
+        return stop.exit_code or (EXIT_FAILED_CELLS if result.failures else 0)
 
 
-def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace) -> int:
+def _print_plan(cells: Sequence[Cell], stop: StopRequest, folder: Path, options: argparse.Namespace) -> int:
+    from openprompt_meta.tables.cells import Stopped
     from openprompt_meta.tables.plan import plan, total_seconds
     from openprompt_meta.tables.rendering import cells_folder
 
-    planned = plan(cells, cells_folder(folder), measure=not options.no_timing)
+    try:
+        planned = plan(cells, stop, cells_folder(folder), measure=not options.no_timing)
+    except Stopped:
+        logger.warning("Stopped. A dry run leaves nothing behind.")
+        return stop.exit_code
     if options.json:
         print(json.dumps([_planned_record(one) for one in planned], indent=2, ensure_ascii=False))
-        return 0
+        return stop.exit_code
     for one in planned:
         print(f"{one.action:<7} {one.cell}{_explained(one)}")
     counts = {action: sum(one.action == action for one in planned) for action in ("run", "go on", "reuse", "refuse")}
@@ -120,7 +125,7 @@ def _print_plan(cells: Sequence[Cell], folder: Path, options: argparse.Namespace
         f"{counts['refuse']} refused; about {_duration(total_seconds(planned))} on this machine"
         + (f", not counting {unknown} without an estimate." if unknown else ".")
     )
-    return 0
+    return stop.exit_code
 
 
 def _explained(one: PlannedCell) -> str:

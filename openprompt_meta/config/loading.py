@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -86,11 +87,10 @@ class _Layers:
             raise ConfigError(
                 f"{path}: inherit goes deeper than {MAX_DEPTH} files or takes in more than {MAX_FILES}; join some."
             )
-        file = read_yaml(path)
-        content = {} if file.content is None else file.content
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path} holds {show(content)}, expected sections such as plm, dataset and meta.")
-        check_version(content, file.lines.get((VERSION_KEY,), str(path)))  # first: a newer form may mean anything
+        if chain and _is_elsewhere(resolved, chain[0]):
+            file, content = _read_elsewhere(path)
+        else:
+            file, content = _read_file(path)
         for base in _bases(content, path):
             self.add_file(base, (*chain, resolved))
         self._add(content, file)
@@ -125,6 +125,43 @@ class _Layers:
             one = layer if isinstance(layer, YamlFile) else _preset(layer, plain)
             whole = YamlFile(merged(whole.content, one.content), whole.lines | one.lines)
         return whole
+
+
+def _read_file(path: Path) -> tuple[YamlFile, dict[str, Any]]:
+    file = read_yaml(path)
+    content = {} if file.content is None else file.content
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds {show(content)}, expected sections such as plm, dataset and meta.")
+    check_version(content, file.lines.get((VERSION_KEY,), str(path)))  # first: a newer form may mean anything
+    return file, content
+
+
+def _is_elsewhere(file: str, top: str) -> bool:
+    """Whether a file lies neither in the folder of the YAML that everything begins with, nor among those that ship."""
+    shipped = {os.path.realpath(one.parent) for one in shipped_yamls().values()}
+    return not any(Path(file).is_relative_to(folder) for folder in (os.path.dirname(top), *shipped))
+
+
+def _read_elsewhere(path: Path) -> tuple[YamlFile, dict[str, Any]]:
+    """Read a file that whoever wrote the YAML may not be allowed to see: messages name it, and show nothing of it."""
+    if not os.path.exists(path):
+        raise ConfigError(f"There is no file {path}.")
+    with suppress(ConfigError):
+        file, content = _read_file(path)
+        if all(key in {*FILE_KEYS, VERSION_KEY} or key_at(key) is not None for key in _paths(content)):
+            return file, content
+    raise ConfigError(
+        f"{path} is inherited and holds no configuration, or keys that are none. It lies outside the folder of the "
+        "YAML, so nothing of it is shown: look into it yourself."
+    )
+
+
+def _paths(content: Mapping[Any, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{key}" for key in value)
+        elif value is not None:
+            yield str(name)
 
 
 def _real_path(path: Path) -> str:

@@ -64,7 +64,9 @@ class PlmSection(Section):
 
     model_path: Text = "minilm"
     """``minilm`` or ``minilm-mlm`` (packaged, no hub; the second predicts words), a folder, or a hub name such as
-    ``bert-base-uncased``."""
+    ``bert-base-uncased``, which is fetched unless it is in the local cache."""
+    allow_pickle: bool = False
+    """Take weights that there are no safetensors of: a pickle, by PyTorch's restricted loader."""
     attn_implementation: Literal["eager", "sdpa"] | None = None
     """transformers' attention; by default its own choice, but ``eager`` for second-order gradients, which need it, and
     for bfloat16 on a CPU, where it is faster."""

@@ -14,12 +14,18 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertModel, PretrainedConfig
 from transformers.utils import logging as transformers_logging
 
-from openprompt_meta.encoder.minilm import MINILM, MINILM_MLM, merged_model, minilm_folder
+from openprompt_meta.encoder.minilm import MINILM, MINILM_MLM, merged_model
+from openprompt_meta.encoder.model_files import (
+    PACKAGED,
+    check_description,
+    check_size,
+    first_line,
+    model_folder,
+    weight_options,
+)
 from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 from openprompt_meta.errors import ModelError
 from openprompt_meta.tensor_files import bytes_of
-
-_PACKAGED = (MINILM, MINILM_MLM)
 
 
 class LoadedMLM(NamedTuple):
@@ -31,7 +37,9 @@ class LoadedMLM(NamedTuple):
     wrapper: type[MaskedLMTokenizerWrapper]
 
 
-def load_mlm(model_path: str | os.PathLike[str] = MINILM, attn_implementation: str | None = None) -> LoadedMLM:
+def load_mlm(
+    model_path: str | os.PathLike[str] = MINILM, attn_implementation: str | None = None, allow_pickle: bool = False
+) -> LoadedMLM:
     """Load a masked language model, its tokenizer, its configuration and OpenPrompt's tokenizer wrapper for it.
 
     Args:
@@ -39,24 +47,24 @@ def load_mlm(model_path: str | os.PathLike[str] = MINILM, attn_implementation: s
             a head, and brought back to predicting words), a folder, or a hub name of any masked language model that
             transformers knows: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA (generator), MPNet, DeBERTa-v2, …
         attn_implementation: transformers' choice of attention; ``"eager"`` for second-order gradients.
+        allow_pickle: whether to take weights that there are no safetensors of, by PyTorch's restricted loader.
 
     Raises:
-        ModelError: the model cannot be had, has no [MASK], or cannot be given a soft prompt.
+        ModelError: the model cannot be had, brings code along, has no [MASK], or cannot be given a soft prompt.
     """
-    config = load_model_config(model_path)
-    tokenizer = load_tokenizer(model_path)
-    model = load_model(model_path, config, attn_implementation)
+    config = load_model_config(model_path, allow_pickle)
+    tokenizer = load_tokenizer(model_path, allow_pickle)
+    model = load_model(model_path, config, attn_implementation, allow_pickle)
     return LoadedMLM(model, tokenizer, model.config, MaskedLMTokenizerWrapper)
 
 
-def load_model_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
+def load_model_config(model_path: str | os.PathLike[str], allow_pickle: bool = False) -> PretrainedConfig:
     """The configuration of a model that :func:`load_mlm` takes; a ModelError says why another is refused."""
     path = os.fspath(model_path)
-    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
-        # transformers would guess the kind of model from the folder's name.
-        raise ModelError(_cannot_load(path, FileNotFoundError("it has no config.json.")))
-    config: PretrainedConfig = _from_pretrained(AutoConfig, path)
-    if path in _PACKAGED:
+    folder = model_folder(path, allow_pickle)
+    check_description(folder)
+    config: PretrainedConfig = _from_pretrained(AutoConfig, path, folder)
+    if path in PACKAGED:
         return config
     if type(config) not in AutoModelForMaskedLM._model_mapping:
         raise ModelError(
@@ -72,42 +80,52 @@ def load_model_config(model_path: str | os.PathLike[str]) -> PretrainedConfig:
     return config
 
 
-def load_tokenizer(model_path: str | os.PathLike[str]) -> Any:
+def load_tokenizer(model_path: str | os.PathLike[str], allow_pickle: bool = False) -> Any:
     """The model's tokenizer; a ModelError if it has no [MASK]."""
-    tokenizer = _from_pretrained(AutoTokenizer, os.fspath(model_path))
+    path = os.fspath(model_path)
+    tokenizer = _from_pretrained(AutoTokenizer, path, model_folder(path, allow_pickle))
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # what transformers 5 gives if it finds no files
-        error = FileNotFoundError("its tokenizer knows no words, only special tokens.")
-        raise ModelError(_cannot_load(os.fspath(model_path), error))
+        raise ModelError(_cannot_load(path, "its tokenizer knows no words, only special tokens."))
     if tokenizer.mask_token_id is None:
         raise ModelError(
-            f"{os.fspath(model_path)} has no [MASK] token, so there is nothing to read a class from. Use a masked "
-            "language model."
+            f"{path} has no [MASK] token, so there is nothing to read a class from. Use a masked language model."
         )
     return tokenizer
 
 
 def load_model(
-    model_path: str | os.PathLike[str], config: PretrainedConfig, attn_implementation: str | None = None
+    model_path: str | os.PathLike[str],
+    config: PretrainedConfig,
+    attn_implementation: str | None = None,
+    allow_pickle: bool = False,
 ) -> Any:
     """The model itself, with a configuration from :func:`load_model_config`."""
     path = os.fspath(model_path)
-    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-    if path not in _PACKAGED:
-        return _from_pretrained(AutoModelForMaskedLM, path, config=config, **options)
+    folder = model_folder(path, allow_pickle)
+    options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    if path not in PACKAGED:
+        options |= weight_options(folder, allow_pickle)
+        check_size(folder, config)
+        model = _from_pretrained(AutoModelForMaskedLM, path, folder, config=config, **options)
+        model.config._name_or_path = path  # for artefacts: the name, not a path on one machine
+        return model
     with _quiet():  # it would warn of the pooler, which sentence-transformers saved and nobody needs
-        model = _from_pretrained(BertModel, path, config=config, add_pooling_layer=False, **options)
+        model = _from_pretrained(BertModel, path, folder, config=config, add_pooling_layer=False, **options)
     if path == MINILM_MLM:
         model = merged_model(model)
-    model.config._name_or_path = path  # for artefacts: the name, not a path on one machine
+    model.config._name_or_path = path
     return model
 
 
-def _from_pretrained(loader: Any, path: str, **options: Any) -> Any:
-    location = minilm_folder() if path in _PACKAGED else path
+def _from_pretrained(loader: Any, path: str, folder: Path, **options: Any) -> Any:
     try:
-        return loader.from_pretrained(location, **options)
-    except (OSError, ValueError, ImportError, TypeError) as error:  # TypeError: a tokenizer that finds no files
-        raise ModelError(_cannot_load(path, error)) from error
+        # Without a word on code, transformers asks on standard input whether to run what a folder brings along.
+        return loader.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)
+    except Exception as error:  # of transformers, tokenizers, safetensors and torch, by whatever is damaged
+        reason = first_line(error)
+        if "custom code" in str(error):
+            reason = "it brings code of its own to be run, and none ever is; use a model that transformers knows."
+        raise ModelError(_cannot_load(path, reason)) from error
 
 
 @contextmanager
@@ -128,16 +146,11 @@ def _takes_embeddings(model_class: type) -> bool:
     return "inputs_embeds" in inspect.signature(model_class.forward).parameters  # type: ignore[attr-defined]
 
 
-def _cannot_load(path: str, error: Exception) -> str:
-    if Path(path).is_dir():
-        remedy = "The folder must hold what save_pretrained of a model and of its tokenizer write."
-    else:
-        remedy = (
-            "It is not a folder here, so it must be a name on the model hub that this machine can reach; "
-            f"without a hub use model_path: {MINILM} or {MINILM_MLM}."
-        )
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"{path} cannot be loaded: {reason} {remedy}"
+def _cannot_load(path: str, reason: str) -> str:
+    return (
+        f"{path} cannot be loaded: {reason} Its folder must hold what save_pretrained of a model and of its tokenizer "
+        "write."
+    )
 
 
 # -- A model's weights as one number: another number, another model ---------------------------------------------------

@@ -36,7 +36,7 @@ def load_language_model(config: RunConfig) -> LoadedMLM:
     attention = config.plm.attn_implementation
     if attention is None and (not config.meta.first_order or (device.type == "cpu" and precision is torch.bfloat16)):
         attention = "eager"
-    loaded = load_mlm(config.plm.model_path, attention)
+    loaded = load_mlm(config.plm.model_path, attention, config.plm.allow_pickle)
     loaded.model.requires_grad_(False)
     loaded.model.to(device, torch.float32 if config.tunes_model else precision)
     return loaded

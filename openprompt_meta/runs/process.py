@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from openprompt_meta.errors import printable
+
 # -- A run's log: to its folder in any case, and to the screen between progress bars if asked for ---------------------
 
 _OURS = logging.getLogger("openprompt_meta")
@@ -58,7 +60,7 @@ class _AboveBars(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError):  # a screen that was closed
-            tqdm.write(self.format(record), sys.stderr)
+            tqdm.write(printable(self.format(record)), sys.stderr)
 
 
 class _PatientFileHandler(logging.FileHandler):
@@ -113,16 +115,38 @@ def tensorboard_writer(folder: Path, wanted: bool, done: int) -> Iterator[Callab
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopRequest:
-    """Inside a ``with`` block, ``requested`` turns true on SIGINT or SIGTERM instead of ending the program.
+class Overdue(KeyboardInterrupt):
+    """A stop was asked for, and no good moment for it has come in time."""
 
-    A second signal acts as it always does, so that nobody is locked in. Outside the main thread, where Python delivers
-    no signals, the block changes nothing.
+
+class StopRequest:
+    """Inside a ``with`` block, :meth:`asked` turns true on SIGINT or SIGTERM instead of ending the program.
+
+    If nobody has asked when ``patience`` seconds have passed since, :class:`Overdue` is raised wherever the program
+    is. A second signal acts as it always does, so that nobody is locked in. Outside the main thread, where Python
+    delivers no signals, the block changes nothing.
+
+    Attributes:
+        signal: the one that came, if any.
+        patience: seconds; may be changed at any time. ``None`` waits for as long as it takes.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, patience: float | None = None) -> None:
+        self.signal: int | None = None
+        self.patience = patience
         self._before: dict[signal.Signals, signal._HANDLER] = {}
+        self._alarm_before: signal._HANDLER = None
+
+    def asked(self) -> bool:
+        """Whether to stop. Whoever asks does what has to be done then, and is not interrupted any more."""
+        if self.signal is not None:
+            self._set_alarm(None)
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """130 after SIGINT, 143 after SIGTERM, as shells have it; 0 if none came."""
+        return 0 if self.signal is None else 128 + self.signal
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
@@ -132,11 +156,27 @@ class StopRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._set_alarm(None)
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
+        self.signal = number
         self._restore()
+        self._set_alarm(self.patience)
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if not hasattr(signal, "setitimer"):  # Windows
+            return
+        if seconds is not None:
+            self._alarm_before = signal.signal(signal.SIGALRM, self._overdue)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        elif self._alarm_before is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._alarm_before)
+            self._alarm_before = None
+
+    def _overdue(self, number: int, frame: FrameType | None) -> None:
+        raise Overdue
 
     def _restore(self) -> None:
         while self._before:

@@ -20,7 +20,7 @@ from openprompt_meta.config.writing import to_yaml
 from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.loading import open_dataset
 from openprompt_meta.encoder.loading import LoadedMLM
-from openprompt_meta.errors import RunError
+from openprompt_meta.errors import CheckpointError, RunError
 from openprompt_meta.files import read_limited, write_atomic
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model
@@ -28,11 +28,22 @@ from openprompt_meta.methods.method import Method, build_method
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.runs.process import StopRequest, keep_freed_memory, log_file, set_threads, tensorboard_writer
+from openprompt_meta.runs.process import (
+    Overdue,
+    StopRequest,
+    keep_freed_memory,
+    log_file,
+    set_threads,
+    tensorboard_writer,
+)
 from openprompt_meta.runs.training import Training
 from openprompt_meta.version import __version__
 
 logger = logging.getLogger(__name__)
+
+# Seconds from a signal to the next good moment: beyond them a step is broken off, which costs that step alone. Those
+# of a tuned language model are longer, and saving it takes some seconds too.
+_PATIENCE, _PATIENCE_IF_TUNED = 2.0, 5.0
 
 
 def load_run_config(folder: str | Path) -> RunConfig:
@@ -60,8 +71,11 @@ class Run:
         self.folder = RunFolder(folder)
         self.show_progress = show_progress
 
-    def train(self) -> dict[str, Any] | None:
+    def train(self, stop: StopRequest | None = None) -> dict[str, Any] | None:
         """Train and test every seed.
+
+        Args:
+            stop: the caller's; by default signals are caught here, and it is said how to go on.
 
         Returns:
             The content of ``results.json``; ``None`` if a signal stopped the run before its end.
@@ -69,14 +83,37 @@ class Run:
         Raises:
             RunError: another process runs in the folder, or it was made with another configuration.
         """
+        if stop is None:
+            with StopRequest() as own:
+                results = self.train(own)
+            if results is None:
+                logger.warning("%s", self.how_to_go_on())
+            return results
+        stop.patience = _PATIENCE_IF_TUNED if self.config.tunes_model else _PATIENCE
         try:
-            with self.folder.locked(), log_file(self.folder.log_file), StopRequest() as stop:
+            with self.folder.locked(), log_file(self.folder.log_file):
                 return self._train(stop)
-        except OSError as error:
+        except Overdue:
+            return None
+        except (OSError, CheckpointError) as error:
+            if not self.folder.path.is_dir():
+                raise RunError(
+                    f"The run folder {self.folder.path} is gone: it was deleted or moved while the run was writing to "
+                    f"it ({error}). Put it back and go on with: openprompt-meta resume {self.folder.path}; or start "
+                    "again."
+                ) from error
+            if isinstance(error, CheckpointError):
+                raise
             raise RunError(
                 f"The run folder {self.folder.path} cannot be written: {error}. What was saved before is as it was; "
                 f"fix it and go on with: openprompt-meta resume {self.folder.path}"
             ) from error
+
+    def how_to_go_on(self) -> str:
+        """What to tell whoever has stopped the run."""
+        if not self.folder.config_file.exists():
+            return "Stopped before there was anything to save: start it again."
+        return f"Stopped. From what is saved go on with: openprompt-meta resume {self.folder.path}"
 
     def _train(self, stop: StopRequest) -> dict[str, Any] | None:
         self._require_same_config()
@@ -84,8 +121,9 @@ class Run:
         for seed in self.config.run.seeds:
             method = build_method(self.config, loaded, dataset, seed, self.show_progress)
             self._claim()  # only now: what could not be put together must not occupy the folder
-            if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop):
-                logger.warning("Stopped; everything is saved. Go on with: openprompt-meta resume %s", self.folder.path)
+            # Asked once more at the end: a signal may have come while the last tasks were tested.
+            if not self._train_seed(method, seed, stop) or not self._test_seed(method, seed, stop) or stop.asked():
+                logger.info("Stopped.")
                 return None
         return self._write_results()
 
@@ -125,7 +163,7 @@ class Run:
                 self.config.meta,
                 folder,
                 self.config.run.checkpoint_every,
-                stop=lambda: stop.requested,
+                stop=stop.asked,
                 show_progress=self.show_progress,
                 on_record=on_record,
             ).run()
@@ -138,9 +176,7 @@ class Run:
             return True
         best_iteration = self._restore_best(method, seed)
         try:
-            accuracies = self._evaluate(
-                method, self.config.meta.test_tasks, f"test, seed {seed}", lambda: stop.requested
-            )
+            accuracies = self._evaluate(method, self.config.meta.test_tasks, f"test, seed {seed}", stop.asked)
         except Interrupted:
             return False
         content = {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from openprompt_meta.config.schema import MetaSection
@@ -16,6 +17,7 @@ from openprompt_meta.methods.method import Method
 from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_tasks
 from openprompt_meta.runs.folder import SeedFolder
+from openprompt_meta.runs.process import Overdue
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,8 @@ class Training:
         meta: how.
         folder: where checkpoints and metrics go.
         checkpoint_every: iterations between checkpoints.
-        stop: asked after every iteration and validation task; true ends the loop after saving.
+        stop: asked after every iteration and validation task; true ends the loop after saving. An
+            :class:`~openprompt_meta.runs.process.Overdue` breaks a step off; the iterations before it are saved.
         show_progress: draw progress bars on stderr.
         on_record: told of every record that is logged.
     """
@@ -47,6 +50,7 @@ class Training:
     show_progress: bool = True
     on_record: Callable[[dict[str, Any]], None] = lambda record: None
     progress: Progress = field(default_factory=Progress)
+    _settled: tuple[int, ...] | None = field(default=None, init=False)
 
     def run(self) -> bool:
         """Train to the end, or until asked to stop.
@@ -60,6 +64,23 @@ class Training:
         else:
             self.method.start()
         self.folder.forget_after(self.progress.iteration, self.progress.validated)
+        self._settled = self._versions()
+        try:
+            self._loop()
+        except Overdue:
+            if self._settled == self._versions():
+                self._save()
+            raise
+        self._save()
+        return self._is_finished() and not self._validation_is_due()
+
+    def _versions(self) -> tuple[int, ...]:
+        """How often each tensor of the state was written to: the same numbers, the same state."""
+        states = self.learner.optimizer.state.values()
+        kept = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        return tuple(value._version for value in (*self.learner.meta_parameters.state_dict().values(), *kept))
+
+    def _loop(self) -> None:
         with self._bar(self.meta.iterations, "meta-training", "it", initial=self.progress.iteration) as bar:
             while True:
                 if self._validation_is_due():
@@ -70,8 +91,6 @@ class Training:
                 if self._is_finished() or self.stop():
                     break
                 self._step(bar)
-        self._save()
-        return self._is_finished() and not self._validation_is_due()
 
     def _is_finished(self) -> bool:
         patience = self.meta.patience
@@ -89,6 +108,7 @@ class Training:
         if self.meta.outer_decay == "linear":
             self._set_step_sizes(1 - self.progress.iteration / self.meta.iterations)
         step = self.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
+        self._settled = None  # until all that belongs to the iteration is noted
         self.progress.iteration += 1
         self._log(
             kind="step",
@@ -99,6 +119,7 @@ class Training:
             gradient_norm=step.gradient_norm,
             seconds=time.perf_counter() - started,
         )
+        self._settled = self._versions()
         bar.update()
         bar.set_postfix(loss=f"{step.loss:.3f}", accuracy=f"{100 * step.accuracy:.1f}", best=self._best())
         if self.progress.iteration % self.checkpoint_every == 0:
@@ -121,6 +142,7 @@ class Training:
                 self.stop,
             )
         accuracy = summarise_tasks([outcome.accuracy for outcome in outcomes])
+        self._settled = None
         now = self.progress
         now.validated = now.iteration
         gained = accuracy.mean > now.best_accuracy + self.meta.min_gain
@@ -139,6 +161,7 @@ class Training:
         logger.info("Iteration %d: validation accuracy %s (best %s).", now.iteration, accuracy, self._best())
         bar.set_postfix(validation=f"{100 * accuracy.mean:.1f}", best=self._best())
         self._save()
+        self._settled = self._versions()
 
     def _best(self) -> str:
         return f"{100 * self.progress.best_accuracy:.1f}" if self.progress.best_iteration >= 0 else "-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,11 +16,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
-from openprompt_meta.errors import DataError, NotFiniteError, TemplateError, VerbalizerError
+from openprompt_meta.errors import ArtefactError, DataError, NotFiniteError, TemplateError, VerbalizerError
 from openprompt_meta.serve import requests as api
 from openprompt_meta.serve.guard import COOKIE, Access, Guard
+from openprompt_meta.serve.keeping import KeptTasks
 from openprompt_meta.serve.pages import documentation, page_files
 from openprompt_meta.serve.requests import Limits, Refusal, refusal_response
 from openprompt_meta.serve.server import give_back_memory
@@ -29,22 +32,31 @@ from openprompt_meta.version import __version__
 # What the texts, classes or words of a request can lead to; anything else is a fault of the service.
 _FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
 
+logger = logging.getLogger(__name__)
+
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": api.ErrorAnswer, "description": "refused, with the reason"},
     503: {"model": api.ErrorAnswer, "description": "too much is under way; try again soon"},
+    507: {"model": api.ErrorAnswer, "description": "the disk does not take it"},
 }
 
 
-def build_app(classifier: MetaPromptClassifier, access: Access, limits: Limits | None = None) -> FastAPI:
+def build_app(
+    classifier: MetaPromptClassifier,
+    access: Access,
+    limits: Limits | None = None,
+    kept: KeptTasks | None = None,
+) -> FastAPI:
     """The service around one classifier, as an ASGI application.
 
     Args:
         classifier: where every new task starts from; if it is fitted, it is a task itself. It is not changed.
         access: who may ask.
         limits: how much.
+        kept: where tasks that are fitted over HTTP stay when the service stops; nowhere by default.
     """
     limits = limits or Limits()
-    service = _Service(classifier, limits)
+    service = _Service(classifier, limits, kept)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -62,18 +74,30 @@ def build_app(classifier: MetaPromptClassifier, access: Access, limits: Limits |
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, access=access, limits=limits)
     _add_refusals(app)
     _add_api(app, service)
     _add_pages(app, access)
+    posts = [route.path for route in app.routes if isinstance(route, Route) and "POST" in (route.methods or ())]
+    app.add_middleware(Guard, access=access, limits=limits, posts=posts)
+    app.state.at_work = service.at_work
+    app.openapi = partial(_schema, app, app.openapi, limits)  # type: ignore[method-assign]
     return app
+
+
+def _schema(app: FastAPI, described: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+    """The OpenAPI schema with the limits of this service in it."""
+    if app.openapi_schema is None:
+        api.add_limits(described()["components"]["schemas"], limits)
+    return app.openapi_schema or {}
 
 
 class _Service:
     """What the addresses share: the tasks and the threads."""
 
-    def __init__(self, classifier: MetaPromptClassifier, limits: Limits) -> None:
+    def __init__(self, classifier: MetaPromptClassifier, limits: Limits, kept: KeptTasks | None) -> None:
         self.limits = limits
+        self._kept = kept
+        self._changing = asyncio.Lock()
         # The last part alone: where it lies on this machine is nobody's business.
         self.model = PurePath(classifier.meta_learned.config.plm.model_path).name
         self.predictions = Workers("predictions", limits.predictions_at_once, limits.predictions_waiting)
@@ -82,6 +106,10 @@ class _Service:
         self._start = copy.copy(classifier).set_params(adapt_examples=most)
         fitted = hasattr(classifier, "task_")
         self.tasks = TaskStore(limits.tasks, ServedTask(SERVED, classifier) if fitted else None)
+        config = classifier.meta_learned.config
+        base = {"base_model": config.plm.model_path, "allow_pickle": config.plm.allow_pickle}
+        for task in [] if kept is None else kept.read(limits.tasks, device=classifier.device, **base):
+            self.tasks.add(task)
 
     async def fit(self, request: api.FitRequest) -> api.FitAnswer:
         name = api.checked_name(request.name)
@@ -90,8 +118,29 @@ class _Service:
         self.tasks.check_free(name, request.replace)
         began = perf_counter()
         task = await self.fits.run(partial(self._fitted, name, texts, labels, words))
-        forgotten = self.tasks.add(task, request.replace)
+        async with self._changing:
+            self.tasks.check_free(name, request.replace)  # another may have come meanwhile
+            kept = self._kept
+            if kept is not None:
+                await self._on_disk(lambda: kept.write(task))
+            forgotten = self.tasks.add(task)
+            if kept is not None:
+                await self._on_disk(lambda: kept.remove(*forgotten))
         return api.FitAnswer(task=_described(task), seconds=perf_counter() - began, forgotten=forgotten)
+
+    async def forget(self, name: str) -> None:
+        async with self._changing:
+            self.tasks.check_removable(name)
+            if self._kept is not None:
+                await self._on_disk(partial(self._kept.remove, name))
+            self.tasks.remove(name)
+
+    async def _on_disk(self, change: Callable[[], object]) -> None:
+        try:
+            await asyncio.to_thread(change)
+        except (OSError, ArtefactError) as error:
+            logger.error("A task could not be kept or deleted: %s", error)
+            raise Refusal(507, "The disk of the service does not take it, so nothing was changed.") from None
 
     def _fitted(
         self, name: str, texts: list[str], labels: list[str], words: dict[str, list[str]] | None
@@ -130,9 +179,14 @@ class _Service:
             fits_under_way=self.fits.under_way,
         )
 
+    def at_work(self) -> bool:
+        return self.predictions.at_work or self.fits.at_work
+
     def close(self) -> None:
         self.predictions.close()
         self.fits.close()
+        if self._kept is not None:
+            self._kept.close()
 
     def _asked(self, name: str | None) -> ServedTask:
         return self.tasks.get(None if name is None else api.checked_name(name))
@@ -151,7 +205,7 @@ def _add_api(app: FastAPI, service: _Service) -> None:
 
     @app.post("/fit", status_code=201, responses=_REFUSALS)
     async def fit(request: api.FitRequest) -> api.FitAnswer:
-        """Learn a new task from a few examples a class. It is kept in memory under its name until others need room."""
+        """Learn a new task from a few examples a class. It is kept under its name until others need room."""
         return await service.fit(request)
 
     @app.get("/tasks", responses=_REFUSALS)
@@ -163,7 +217,7 @@ def _add_api(app: FastAPI, service: _Service) -> None:
     async def forget(name: str) -> api.ForgetAnswer:
         """Delete a task."""
         checked = api.checked_name(name)
-        service.tasks.remove(checked)
+        await service.forget(checked)
         return api.ForgetAnswer(deleted=checked)
 
     @app.get("/health", responses=_REFUSALS)

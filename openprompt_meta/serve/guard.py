@@ -1,4 +1,4 @@
-"""What every request passes before the service looks at it: rate, access, and a body of bounded size."""
+"""What every request passes before the service looks at it: access, rate, and a body of bounded size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from openprompt_meta.serve.requests import Limits, Refusal, refusal_response
 TOKEN_VARIABLE = "OPENPROMPT_META_TOKEN"  # noqa: S105 - the name of an environment variable
 COOKIE = "openprompt_meta_session"
 _SHORTEST_TOKEN = 16
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def is_loopback(host: str) -> bool:
@@ -59,16 +58,17 @@ class Access:
         self._only_loopback = is_loopback(host)
         self._names = {name.lower().rstrip(".") for name in names} | {host.lower()}
 
-    def check(self, method: str, headers: Mapping[str, str], query_token: str = "") -> None:
+    def check(self, method: str, headers: Mapping[str, str], query_token: str = "", opens_page: bool = False) -> None:
         """Refuse a request that came for another host, from another site, or without the token.
 
         Args:
             method: of the request.
             headers: of the request, found by names in lower case.
             query_token: the token in the address, where it may stand there.
+            opens_page: whether it asks for the page, to which other sites may have links.
         """
         self._check_host(headers.get("host", ""))
-        self._check_site(method, headers)
+        self._check_site(headers, opens_page)
         if self.token is not None and not (self._has_token(headers) or self.is_token(query_token)):
             raise Refusal(
                 401,
@@ -100,12 +100,12 @@ class Access:
             return name == "localhost"
         return True
 
-    def _check_site(self, method: str, headers: Mapping[str, str]) -> None:
+    def _check_site(self, headers: Mapping[str, str], opens_page: bool) -> None:
         origin = headers.get("origin")
         same_origin = origin is None or origin.lower().partition("://")[2] == headers.get("host", "").lower()
-        # Following a link to the page is fine; anything else from another site is not.
-        same_site = method in _SAFE_METHODS or headers.get("sec-fetch-site", "none") in ("same-origin", "none")
-        if not (same_origin and same_site):
+        # Following a link to the page is fine; anything else from another site is not, an image or a frame included.
+        follows_link = opens_page and headers.get("sec-fetch-dest") == "document"
+        if not (same_origin and (follows_link or not is_of_another_site(headers))):
             raise Refusal(403, "The request comes from a page of another site, which this service does not answer.")
 
     def _has_token(self, headers: Mapping[str, str]) -> bool:
@@ -114,6 +114,11 @@ class Access:
             return True
         cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
         return any(name == COOKIE and _equal(value, self.session) for name, _, value in cookies)
+
+
+def is_of_another_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that a page of another site made it send the request."""
+    return headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def _host_name(given: str) -> str | None:
@@ -192,12 +197,16 @@ class Guard:
         app: the service.
         access: who may ask.
         limits: how much.
+        posts: paths that take a body by POST.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits, posts: Collection[str]) -> None:
         self._app = app
         self._access = access
         self._limits = limits
+        self._posts = frozenset(posts)
+        # Guesses count apart: whoever has the token is not locked out by somebody who has not.
+        self._guesses = RateLimit(limits.requests_per_minute, limits.clients)
         self._requests = RateLimit(limits.requests_per_minute, limits.clients)
         self._fits = RateLimit(limits.fits_per_minute, limits.clients)
         self._under_way = 0
@@ -223,6 +232,12 @@ class Guard:
 
         try:
             await self._answer(scope, receive, secured)
+        except asyncio.CancelledError:
+            # The service stops and waits no longer.
+            if started:
+                raise
+            stopping = Refusal(503, "The service is being stopped: ask again when it runs.", retry_after=10)
+            await refusal_response(stopping)(scope, receive, secured)
         except Exception:
             # Not left to the server, which would close the connection under the client's next request.
             if started:
@@ -238,16 +253,18 @@ class Guard:
         try:
             if self._under_way > self._limits.requests_at_once:
                 raise Refusal(503, "Too many requests are under way: try again soon.", retry_after=1)
-            self._check_rate(scope)
-            self._check_access(scope, headers)
-            body = await self._read_body(scope["method"], headers, receive)
+            client = client_of((scope.get("client") or (None,))[0])
+            self._check_access(scope, headers, client)
+            # Only now: what any page of the web can have a browser send must not use up the permits of its user.
+            if not is_of_another_site(headers):
+                self._check_rate(scope, client)
+            body = await self._read_body(scope, headers, receive)
         except Refusal as refusal:
             await refusal_response(refusal)(scope, receive, send)
             return
         await self._app(scope, _replay(body, receive), send)
 
-    def _check_rate(self, scope: Scope) -> None:
-        client = client_of((scope.get("client") or (None,))[0])
+    def _check_rate(self, scope: Scope, client: str) -> None:
         wait = self._requests.wait(client)
         if wait:
             raise _too_fast(self._limits.requests_per_minute, "requests", wait)
@@ -256,16 +273,22 @@ class Guard:
             if wait:
                 raise _too_fast(self._limits.fits_per_minute, "fits", wait)
 
-    def _check_access(self, scope: Scope, headers: Headers) -> None:
+    def _check_access(self, scope: Scope, headers: Headers, client: str) -> None:
         for name in ("host", "origin", "authorization"):
             if len(headers.getlist(name)) > 1:
                 raise Refusal(400, f"The header '{name.title()}' is there more than once.")
         # The address that is printed at the start carries the token; no other one may.
         opens_page = scope["method"] == "GET" and scope["path"] == "/"
         query = QueryParams(scope["query_string"]) if opens_page else QueryParams()
-        self._access.check(scope["method"], headers, query.get("token", ""))
+        try:
+            self._access.check(scope["method"], headers, query.get("token", ""), opens_page)
+        except Refusal as refusal:
+            wait = self._guesses.wait(client) if refusal.status == 401 else 0.0
+            if wait:
+                raise _too_fast(self._limits.requests_per_minute, "requests without the token", wait) from None
+            raise
 
-    async def _read_body(self, method: str, headers: Headers, receive: Receive) -> bytes:
+    async def _read_body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         limit = self._limits.body_bytes
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > limit:
@@ -276,8 +299,9 @@ class Guard:
         except asyncio.TimeoutError:
             raise Refusal(408, f"The body did not arrive within {seconds:g} seconds: send it faster.") from None
         kind = headers.get("content-type", "")
+        takes_body = scope["method"] == "POST" and scope["path"] in self._posts
         # A form of another site can post text/plain without asking first, but not application/json.
-        if (body or method == "POST") and not re.fullmatch(r"application/json\s*(;.*)?", kind, flags=re.IGNORECASE):
+        if takes_body and not re.fullmatch(r"application/json\s*(;.*)?", kind, flags=re.IGNORECASE):
             raise Refusal(415, "The body has to be JSON: send it with the header 'Content-Type: application/json'.")
         return body
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from openprompt_meta.classifier.prediction import NearestWord
+from openprompt_meta.errors import one_line
 
 # -- How much one request, one client and the whole service may ask for -----------------------------------------------
 
@@ -36,6 +37,8 @@ class Limits:
         requests_per_minute: of one client, with as many at once after a pause of a minute.
         fits_per_minute: the same for ``/fit``.
         clients: clients whose rate is remembered.
+        connections: open at the same time; of one more, the one that has waited longest without asking is closed.
+        header_seconds: how long a connection may be open without a whole head of a request.
         requests_at_once: requests under way, of all clients.
         predictions_at_once: predictions that are worked on at the same time.
         predictions_waiting: predictions that may wait for their turn.
@@ -56,6 +59,8 @@ class Limits:
     requests_per_minute: int = 1200
     fits_per_minute: int = 30
     clients: int = 4096
+    connections: int = 512
+    header_seconds: float = 10.0
     requests_at_once: int = 256
     predictions_at_once: int = 2
     predictions_waiting: int = 128
@@ -111,22 +116,47 @@ def validation_refusal(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     if first["type"] == "missing" and len(first["loc"]) == 1:
         return Refusal(422, "The body is empty, but JSON is expected: '/docs' lists its keys.")
     # Keys of mappings can be anything; a few characters of them are enough to find the place.
-    where = ".".join(_printable(str(part))[:40] for part in first["loc"][1:]) or "the body"
+    where = ".".join(one_line(str(part))[:40] for part in first["loc"][1:]) or "the body"
     what = str(first["msg"])
     more = f" {len(errors) - 1} more of this kind follow." if len(errors) > 1 else ""
     return Refusal(422, f"At '{where}': {what[:1].lower()}{what[1:]}.{more}")
 
 
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
-
-
 # -- The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere -----
 
-_Text = Annotated[str, Field(description="a text")]
+# What the schema says of sizes is checked by the functions below, whose refusals a person can act on.
+_SIGN = r"\S"
+_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+_Text = Annotated[str, Field(description="a text", json_schema_extra={"pattern": _SIGN})]
 TaskName = Annotated[
-    str, Field(description="name of a task: letters, digits, spaces, '.', '-' and '_'", examples=["intents"])
+    str,
+    Field(
+        description="name of a task: letters, digits, spaces, '.', '-' and '_'",
+        examples=["intents"],
+        json_schema_extra={"pattern": r"^\w[\w .-]{0,63}$"},
+    ),
 ]
+
+
+def add_limits(schemas: Mapping[str, Any], limits: Limits) -> None:
+    """Enter the limits of a service into the schemas of what goes in."""
+
+    def keys(name: str) -> Any:
+        return schemas[name]["properties"]
+
+    label = {"type": "string", "maxLength": limits.label_length, "pattern": _NO_CONTROLS}
+    text = {"maxLength": limits.text_length}
+    keys("ExplainRequest")["text"].update(text)
+    texts = keys("PredictRequest")["texts"]
+    texts.update(minItems=1, maxItems=limits.texts)
+    texts["items"].update(text)
+    classes = keys("FitRequest")["classes"]
+    classes.update(minProperties=2, maxProperties=limits.classes, propertyNames=label)
+    classes["additionalProperties"].update(minItems=1, maxItems=limits.examples)
+    classes["additionalProperties"]["items"].update(text)
+    words, _ = keys("FitRequest")["label_words"]["anyOf"]
+    words["propertyNames"] = label  # of the classes, which a schema cannot say
+    words["additionalProperties"].update(minItems=1, maxItems=limits.label_words, items=label)
 
 
 class _Request(BaseModel):
@@ -328,7 +358,7 @@ def label_words_within_limits(
     words: Mapping[str, Sequence[str]] | None, labels: Sequence[str], limits: Limits
 ) -> dict[str, list[str]] | None:
     """The label words of a fit, for its classes and no other."""
-    if words is None:
+    if not words:
         return None
     checked = {}
     for given, of_class in words.items():
@@ -348,8 +378,8 @@ def label_words_within_limits(
 
 def _checked_label(given: str, limits: Limits, what: str) -> str:
     label = unicodedata.normalize("NFC", given.strip())
-    if not 1 <= len(label) <= limits.label_length:
-        raise Refusal(422, f"{what} has {len(label):,} characters, but 1 to {limits.label_length} fit.")
-    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in label):
+    if not label or len(given) > limits.label_length:
+        raise Refusal(422, f"{what} has {len(given):,} characters, but 1 to {limits.label_length} fit.")
+    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in given):
         raise Refusal(422, f"{what} has a sign in it that cannot be shown: leave it out.")
     return label

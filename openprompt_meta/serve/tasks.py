@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from openprompt_meta.errors import did_you_mean
 from openprompt_meta.serve.requests import Refusal
@@ -37,6 +37,7 @@ class Workers:
         self.kind = kind
         self.under_way = 0
         self._places = at_once + waiting
+        self._jobs: set[Future[Any]] = set()
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=kind)
 
     def check_room(self) -> None:
@@ -55,14 +56,21 @@ class Workers:
         except BaseException:
             self.under_way -= 1
             raise
+        self._jobs.add(future)
+        future.add_done_callback(self._jobs.discard)
         loop = asyncio.get_running_loop()
         # Counted until the thread is done with it, even when nobody waits for the answer any more.
         future.add_done_callback(lambda _: _call_soon(loop, self._leave))
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Finish what is being worked on and drop what waits."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Drop what waits. What is being worked on cannot be told to stop, and is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a thread is in the middle of something."""
+        return bool(self._jobs)
 
     def _leave(self) -> None:
         self.under_way -= 1
@@ -171,7 +179,7 @@ class ServedTask:
 
 
 class TaskStore:
-    """Fitted classifiers by name, in memory alone. Used from one thread.
+    """Fitted classifiers by name, in memory. Used from one thread.
 
     Args:
         most: how many are kept besides the one that came with the service.
@@ -211,16 +219,19 @@ class TaskStore:
                 409, f"There is a task '{name}' already: choose another name, or have it replaced ('replace': true)."
             )
 
-    def add(self, task: ServedTask, replace: bool) -> list[str]:
-        """Keep a task, and return the names of those that left to make room."""
-        self.check_free(task.name, replace)
+    def add(self, task: ServedTask) -> list[str]:
+        """Keep a task in place of one of its name, and return the names of those that left to make room."""
         self._tasks[task.name] = task
         self._tasks.move_to_end(task.name)
         return [self._tasks.popitem(last=False)[0] for _ in range(len(self._tasks) - self._most)]
 
-    def remove(self, name: str) -> None:
-        """Forget a task."""
+    def check_removable(self, name: str) -> None:
+        """Refuse to forget a task that is not there or stays."""
         if name == SERVED and self._served is not None:
             raise Refusal(409, f"The task '{SERVED}' came with the service and stays.")
         self.get(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a task."""
+        self.check_removable(name)
         del self._tasks[name]

@@ -24,6 +24,7 @@ from openprompt_meta.data.facts import facts_of
 from openprompt_meta.errors import ConfigError, OpenPromptMetaError, RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder
+from openprompt_meta.runs.process import StopRequest
 from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.definitions import Table, TableRow
 
@@ -297,7 +298,7 @@ def _add_seconds(folder: Path, seconds: float) -> None:
 
 
 class Stopped(Exception):  # noqa: N818 - a message to the caller, not a failure
-    """A signal stopped a cell; it is saved, and running the table again goes on with it."""
+    """A signal came; the message says in which cell."""
 
 
 @dataclass(frozen=True)
@@ -313,11 +314,11 @@ def look_up(cells: Sequence[Cell]) -> dict[Cell, CellState]:
     return {cell: _state(cell) for cell in cells}
 
 
-def run_missing(cells: Sequence[Cell], show_progress: bool = True) -> Mapping[Cell, CellState]:
+def run_missing(cells: Sequence[Cell], stop: StopRequest, show_progress: bool = True) -> Mapping[Cell, CellState]:
     """Run every cell that is not finished; one that fails does not keep the others from being run.
 
     Raises:
-        Stopped: a signal asked for it.
+        Stopped: ``stop`` asked for it.
     """
     states: dict[Cell, CellState] = {}
     failed: dict[str, str] = {}
@@ -328,12 +329,14 @@ def run_missing(cells: Sequence[Cell], show_progress: bool = True) -> Mapping[Ce
             state = CellState(reason=failed[key])
         elif state == CellState():
             logger.info("Cell %d of %d: %s (%s)", number, len(cells), cell, cell.folder.name)
-            state = _run(cell, show_progress)
+            state = _run(cell, stop, show_progress)
             if state.reason is not None:
                 failed[key] = state.reason
         if state.reason is not None:
             logger.warning("%s: no figure: %s", cell, state.reason)
         states[cell] = state
+        if stop.asked():
+            raise Stopped(str(cell))
     return states
 
 
@@ -346,12 +349,12 @@ def _state(cell: Cell) -> CellState:
         return CellState(reason=_one_line(str(error)))
 
 
-def _run(cell: Cell, show_progress: bool) -> CellState:
+def _run(cell: Cell, stop: StopRequest, show_progress: bool) -> CellState:
     if cell.config is None:
         raise ValueError("a refused cell cannot be run")
     started = time.perf_counter()
     try:
-        results = Run(cell.config, cell.folder, show_progress).train()
+        results = Run(cell.config, cell.folder, show_progress).train(stop)
     except OpenPromptMetaError as error:
         return CellState(reason=_one_line(str(error)))
     except Exception as error:  # out of memory, a fault in a library: the other cells still have their figures

@@ -14,8 +14,9 @@ from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.runs.folder import RunFolder
+from openprompt_meta.runs.process import StopRequest
 from openprompt_meta.runs.run import Run
-from openprompt_meta.tables.cells import Cell, config_digest, look_up, recorded_seconds
+from openprompt_meta.tables.cells import Cell, Stopped, config_digest, look_up, recorded_seconds
 
 # -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
 
@@ -35,11 +36,15 @@ class _Speed:
 class _TimeEstimator:
     """Estimates for the cells of a table, each kind of cell measured once at most.
 
-    Finished cells in ``folder`` are learned from, where they differ in seed, length and number of tasks only; without
-    any, one iteration is run in a temporary folder and timed, if ``measure`` allows it.
+    Args:
+        stop: asked after each trial.
+        folder: of cells; what is finished there is learned from, where it differs in seed, length and number of tasks
+            only.
+        measure: where there is none such, run one iteration in a temporary folder and time it.
     """
 
-    def __init__(self, folder: Path, measure: bool = True) -> None:
+    def __init__(self, stop: StopRequest, folder: Path, measure: bool = True) -> None:
+        self.stop = stop
         self.measure = measure
         self._speeds: dict[str, tuple[_Speed | None, str]] = {}
         for config, run in _finished_runs(folder):
@@ -59,7 +64,7 @@ class _TimeEstimator:
         if not self.measure:
             return None, "no finished cell like it"
         try:
-            return _time_one_iteration(config), "one iteration, timed"
+            return _time_one_iteration(config, self.stop), "one iteration, timed"
         except (OpenPromptMetaError, RuntimeError, MemoryError) as error:
             return None, f"fails: {' '.join(str(error).split())}"
 
@@ -74,14 +79,18 @@ def _seconds_for(config: RunConfig, speed: _Speed) -> float:
     return speed.start + meta.iterations * speed.step + tasks * speed.task
 
 
-def _time_one_iteration(config: RunConfig) -> _Speed:
-    """Run one iteration, one validation task before and after it and one test task, and time them."""
+def _time_one_iteration(config: RunConfig, stop: StopRequest) -> _Speed:
+    """Run one iteration, one validation task before and after it and one test task, and time them.
+
+    Raises:
+        Stopped: a signal came: it meant the whole dry run.
+    """
     once = ("iterations", "validate_every", "valid_tasks", "test_tasks")
     trial = config.with_values({f"meta.{name}": 1 for name in once})
     with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
         started = time.perf_counter()
-        if Run(trial, folder, show_progress=False).train() is None:  # a signal: it meant the whole dry run
-            raise KeyboardInterrupt
+        if Run(trial, folder, show_progress=False).train(stop) is None or stop.asked():
+            raise Stopped
         return _speed(trial, Path(folder), time.perf_counter() - started)
 
 
@@ -130,15 +139,19 @@ class PlannedCell:
     reason: str | None = None
 
 
-def plan(cells: Sequence[Cell], folder: Path, measure: bool = True) -> list[PlannedCell]:
+def plan(cells: Sequence[Cell], stop: StopRequest, folder: Path, measure: bool = True) -> list[PlannedCell]:
     """What would be done with each cell, nothing written.
 
     Args:
         cells: of the table.
+        stop: asked after each trial.
         folder: where finished cells are.
         measure: time one iteration where there is no finished cell to learn from.
+
+    Raises:
+        Stopped: ``stop`` asked for it.
     """
-    estimator = _TimeEstimator(folder, measure)
+    estimator = _TimeEstimator(stop, folder, measure)
     planned: list[PlannedCell] = []
     seen: set[Path] = set()
     for cell, state in look_up(cells).items():

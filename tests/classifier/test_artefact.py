@@ -66,9 +66,9 @@ def test_a_loaded_classifier_predicts_the_same_bits(fitted: MetaPromptClassifier
 
 def test_every_key_is_found_again(unfitted: MetaPromptClassifier, tmp_path: Path) -> None:
     meta = unfitted.meta_learned
-    # What tensors the pool has and the base model are facts of what was learned, the device one of the machine.
+    # What tensors the pool has and the base model are facts of what was learned, the others for the reader to say.
     pool = {f"prompt_pool_template.{name}" for name in ("num_prompts", "prompt_length", "attention")}
-    fixed = {"plm.model_path", "run.device", *pool}
+    fixed = {"plm.model_path", "plm.allow_pickle", "run.device", *pool}
     for key, config in configs_with_each_key_changed(meta.config):
         if key.path not in fixed:
             unfitted._meta = (unfitted._source(), replace(meta, config=config))

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -458,3 +459,24 @@ def test_from_examples_to_predictions_on_the_packaged_encoder(
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "mine"), str(tmp_path / "texts.txt")]) == 0
     assert [row["predicted_label"] for row in table(capsys.readouterr().out)] == ["weather", "music"]
+
+
+def test_texts_on_standard_input_never_answer_whether_to_run_code(saved: str, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    description = json.loads((Path(saved) / "classifier.json").read_text("utf-8"))
+    hostile = Path(shutil.copytree(description["base_model"]["name"], tmp_path / "hostile"))
+    (hostile / "mine.py").write_text(
+        f"from pathlib import Path\nPath({str(marker)!r}).touch()\nfrom transformers import BertConfig as Mine\n"
+    )
+    config = json.loads((hostile / "config.json").read_text("utf-8"))
+    config |= {"model_type": "of_mine", "auto_map": {"AutoConfig": "mine.Mine"}}
+    (hostile / "config.json").write_text(json.dumps(config))
+    description["base_model"]["name"] = str(hostile)
+    (Path(saved) / "classifier.json").write_text(json.dumps(description))
+    command = [sys.executable, "-m", "openprompt_meta", "predict", saved, "-"]
+    done = subprocess.run(command, input=b"y\ny\nrain\n", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"brings code of its own" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not marker.exists()

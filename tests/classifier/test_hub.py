@@ -17,11 +17,15 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 import yaml
 
 from openprompt_meta import MetaPromptClassifier
+from openprompt_meta.classifier import pretrained
 from openprompt_meta.classifier.artefact import FILES
-from openprompt_meta.errors import ArtefactError
+from openprompt_meta.cli import main
+from openprompt_meta.errors import ArtefactError, ModelError
 from tests.helpers.few_texts import QUESTIONS, TEXTS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -214,3 +218,80 @@ def test_what_is_no_name_of_a_repository_never_reaches_the_hub(hub: Hub, tmp_pat
         with pytest.raises(ArtefactError, match="There is no folder"):
             MetaPromptClassifier.from_pretrained(name)
     assert hub.requests == []
+
+
+# -- the base model: fetched if the user names it, never by the word of a classifier ----------------------------------
+
+
+@pytest.fixture
+def on_the_hub(
+    fitted: MetaPromptClassifier,
+    hub: Hub,
+    tmp_path: Path,
+    tiny_mlm_folder: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """A saved classifier whose base model is ``me/bert`` on the hub."""
+    monkeypatch.setattr(pretrained, "_loaded", {})  # what another test has loaded would not be asked for
+    hub.files["me/bert"] = {file.name: file.read_bytes() for file in tiny_mlm_folder("bert").iterdir()}
+    hub.files["me/bert"] |= {"run.py": b"print()", "onnx/model.safetensors": b"none"}
+    fitted.save_pretrained(tmp_path / "saved")
+    description = json.loads((tmp_path / "saved" / "classifier.json").read_text("utf-8"))
+    description["base_model"]["name"] = "me/bert"
+    (tmp_path / "saved" / "classifier.json").write_text(json.dumps(description), "utf-8")
+    return tmp_path / "saved"
+
+
+def test_what_a_classifier_names_is_not_fetched(on_the_hub: Path, hub: Hub) -> None:
+    for open_it in (MetaPromptClassifier.from_pretrained, lambda folder: MetaPromptClassifier(folder).meta_learned):
+        with pytest.raises(ModelError, match=r"base model, 'me/bert', is not on this machine.*--base-model"):
+            open_it(on_the_hub)
+    assert hub.requests == []
+
+
+def test_a_classifier_that_poses_as_a_run_gains_nothing(on_the_hub: Path, hub: Hub) -> None:
+    (on_the_hub / "config.yaml").write_text("plm:\n  model_path: me/bert\n", "utf-8")
+    with pytest.raises(ModelError, match="is not on this machine"):
+        MetaPromptClassifier(on_the_hub).fit(TEXTS[:3], ["a", "a", "b"])
+    assert main(["serve", str(on_the_hub), "--port", "0"]) == 2
+    assert hub.requests == []
+
+
+def test_an_address_in_place_of_a_base_model_is_never_asked(on_the_hub: Path, hub: Hub) -> None:
+    description = json.loads((on_the_hub / "classifier.json").read_text("utf-8"))
+    description["base_model"]["name"] = f"{hub.address}/me/bert"
+    (on_the_hub / "classifier.json").write_text(json.dumps(description), "utf-8")
+    with pytest.raises(ModelError, match="is not on this machine"):
+        MetaPromptClassifier.from_pretrained(on_the_hub)
+    assert hub.requests == []
+
+
+def test_what_the_user_names_is_fetched_once_and_needs_no_word_from_then_on(
+    fitted: MetaPromptClassifier, on_the_hub: Path, hub: Hub
+) -> None:
+    named = MetaPromptClassifier.from_pretrained(on_the_hub, base_model="me/bert")
+    assert np.array_equal(named.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
+    fetched = {path.split("/")[-1] for method, path, _ in hub.requests if "/resolve/" in path}
+    assert "model.safetensors" in fetched
+    assert not any("run.py" in path or "onnx" in path for _, path, _ in hub.requests if "/resolve/" in path)
+    hub.requests.clear()
+    again = MetaPromptClassifier.from_pretrained(on_the_hub)
+    assert np.array_equal(again.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
+    assert hub.requests == []
+
+
+def test_a_pickle_is_fetched_only_if_it_is_allowed(
+    on_the_hub: Path, hub: Hub, tiny_mlm_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    torch.save(safetensors.torch.load_file(tiny_mlm_folder("bert") / "model.safetensors"), tmp_path / "weights")
+    del hub.files["me/bert"]["model.safetensors"]
+    hub.files["me/bert"]["pytorch_model.bin"] = (tmp_path / "weights").read_bytes()
+    description = json.loads((on_the_hub / "classifier.json").read_text("utf-8"))
+    description["settings"]["plm"]["allow_pickle"] = True
+    (on_the_hub / "classifier.json").write_text(json.dumps(description), "utf-8")
+    with pytest.raises(ModelError, match="it has no weights"):
+        MetaPromptClassifier.from_pretrained(on_the_hub, base_model="me/bert")
+    assert not any("pytorch_model" in path for _, path, _ in hub.requests)
+    MetaPromptClassifier.from_pretrained(on_the_hub, base_model="me/bert", allow_pickle=True)
+    with pytest.raises(ModelError, match="weights as a pickle only"):  # in the cache now, and no more trusted
+        MetaPromptClassifier(on_the_hub).fit(TEXTS[:3], ["a", "a", "b"])

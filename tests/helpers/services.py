@@ -12,6 +12,7 @@ import httpx
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
 from openprompt_meta.serve.app import build_app
 from openprompt_meta.serve.guard import Access
+from openprompt_meta.serve.keeping import KeptTasks
 from openprompt_meta.serve.requests import Limits
 from openprompt_meta.serve.server import Server, address_of, open_socket
 
@@ -28,8 +29,8 @@ UNLIMITED = Limits(requests_per_minute=0, fits_per_minute=0)
 class _SignallingServer(Server):
     """Says when it listens."""
 
-    def __init__(self, app: object) -> None:
-        super().__init__(app)
+    def __init__(self, app: object, limits: Limits) -> None:
+        super().__init__(app, limits)
         self.listens = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -39,11 +40,14 @@ class _SignallingServer(Server):
 
 @contextmanager
 def running(
-    classifier: MetaPromptClassifier, limits: Limits = UNLIMITED, access: Access | None = None
+    classifier: MetaPromptClassifier,
+    limits: Limits = UNLIMITED,
+    access: Access | None = None,
+    kept: KeptTasks | None = None,
 ) -> Iterator[httpx.Client]:
     """A client of a service that runs in a thread of this process until the block ends."""
     with open_socket("127.0.0.1", 0) as listening:
-        server = _SignallingServer(build_app(classifier, access or Access(), limits))
+        server = _SignallingServer(build_app(classifier, access or Access(), limits, kept), limits)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="service")
         thread.start()
         try:

@@ -30,8 +30,12 @@ class SmallTables:
     folder: Path
 
     def __call__(self, table: str, *options: str, keys: Sequence[str] = KEYS) -> int:
+        return main(self.command(table, *options, keys=keys))
+
+    def command(self, table: str, *options: str, keys: Sequence[str] = KEYS) -> list[str]:
+        """The same as the words of a command line."""
         given = ["--dataset", "small", "--root", str(self.root), "--plm", str(self.model), "--tasks", "6", "--quiet"]
-        return main(["table", table, *given, "--folder", str(self.folder), *options, *keys])
+        return ["table", table, *given, "--folder", str(self.folder), *options, *keys]
 
     def cells(self) -> set[Path]:
         return set((self.folder / "cells").glob("*"))

@@ -100,10 +100,15 @@ def test_a_request_of_the_page_itself_and_of_a_program_is_answered() -> None:
     assert status(access, "POST", host="127.0.0.1:8000") == 200
 
 
-def test_a_link_from_another_site_opens_the_page_but_can_change_nothing() -> None:
-    access = Access()
-    for method, expected in (("GET", 200), ("POST", 403), ("DELETE", 403), ("PUT", 403)):
-        assert status(access, method, host="127.0.0.1", sec_fetch_site="cross-site") == expected
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_from_another_site_opens_the_page_and_nothing_else_of_it_is_answered(site: str) -> None:
+    headers = {"host": "127.0.0.1", "sec-fetch-site": site}
+    link = {**headers, "sec-fetch-dest": "document"}
+    Access().check("GET", link, opens_page=True)
+    for given, opens_page in ((link, False), (headers, True), ({**headers, "sec-fetch-dest": "iframe"}, True)):
+        for method in ("GET", "HEAD", "POST", "DELETE", "PUT"):
+            with pytest.raises(Refusal, match="another site"):
+                Access().check(method, given, opens_page=opens_page)
 
 
 def test_a_token_is_asked_for_beyond_loopback() -> None:

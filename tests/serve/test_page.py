@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +17,7 @@ from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
 from openprompt_meta.serve.guard import Access
-from tests.helpers.services import running
+from tests.helpers.services import UNLIMITED, running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
@@ -270,3 +274,64 @@ def test_a_service_that_has_stopped_is_reported_in_words(fitted: MetaPromptClass
     page.get_by_label("Text", exact=True).fill("rain")
     page.get_by_role("button", name="Classify").click()
     expect(page.locator("#classify-message")).to_contain_text("The service does not answer")
+
+
+# -- a page of another site -------------------------------------------------------------------------------------------
+
+ATTACK = """async (victim) => {
+  const outcomes = [];
+  const note = (name, promise) => promise.then(() => outcomes.push(`${name}: came through`), () => {});
+  for (let i = 0; i < 20; i++) {
+    await note("read", fetch(victim + "/tasks").then((answer) => answer.json()));
+    await note("post", fetch(victim + "/predict", {method: "POST", headers: {"Content-Type": "application/json"},
+                                                   body: '{"texts": ["x"]}'}).then((answer) => answer.json()));
+    await fetch(victim + "/health", {mode: "no-cors"}).catch(() => {});
+    await fetch(victim + "/predict", {mode: "no-cors", method: "POST", body: '{"texts": ["x"]}'}).catch(() => {});
+    await note("image", new Promise((done, failed) => {
+      const image = new Image();
+      image.onload = done;
+      image.onerror = failed;
+      image.src = victim + "/icon.svg?" + i;
+    }));
+    await note("script", new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.onload = done;
+      script.onerror = failed;
+      script.src = victim + "/page.js?" + i;
+      document.head.append(script);
+    }));
+  }
+  const frame = document.createElement("iframe");
+  frame.src = victim + "/";
+  await new Promise((done) => { frame.onload = done; document.body.append(frame); setTimeout(done, 3000); });
+  return outcomes;
+}"""
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])  # another site, and the same one on another port
+def test_a_page_of_another_site_gets_nothing_and_locks_nobody_out(
+    fitted: MetaPromptClassifier, browser: Watched, tmp_path: Path, name: str
+) -> None:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing on the screen."""
+
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "index.html").write_text("<!doctype html><title>evil</title><body></body>")
+    evil = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "evil")))
+    thread = threading.Thread(target=evil.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        with running(fitted, replace(UNLIMITED, requests_per_minute=8)) as client:
+            victim = str(client.base_url).rstrip("/")
+            page = browser.open(f"http://{name}:{evil.server_address[1]}/")
+            assert page.evaluate(ATTACK, victim) == []
+            (frame,) = page.frames[1:]
+            assert "Language model" not in frame.content()
+            # Whoever sits at the machine has all permits: the page takes a few of them.
+            page.evaluate("(victim) => { location.href = victim + '/' }", victim)
+            expect(page.get_by_text("Language model: bert")).to_be_visible()
+    finally:
+        evil.shutdown()
+        thread.join()
+        evil.server_close()

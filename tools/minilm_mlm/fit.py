@@ -60,7 +60,7 @@ def _fit(settings: FitSettings, folder: Path, corpus_folder: Path, tensorboard: 
             logger.info("Step %d: %.1f %% of hidden words, loss %.3f (held out).", record["step"], accuracy, loss)
             write({"kind": "mlm", "iteration": record["step"], **record})
 
-        fitting.stop, fitting.on_record = (lambda: stop.requested), note
+        fitting.stop, fitting.on_record = stop.asked, note
         finished = fitting.run()
     if not finished:
         logger.info("Stopped at step %d; everything is saved. The same command goes on.", fitting.step)
