@@ -113,11 +113,11 @@ class _Service:
 
     async def fit(self, request: api.FitRequest) -> api.FitAnswer:
         name = api.checked_name(request.name)
-        texts, labels = api.checked_classes(request.classes, self.limits)
-        words = api.label_words_within_limits(request.label_words, list(dict.fromkeys(labels)), self.limits)
+        texts, labels, classes = api.checked_classes(request.classes, self.limits)
+        words = api.label_words_within_limits(request.label_words, classes, self.limits)
         self.tasks.check_free(name, request.replace)
         began = perf_counter()
-        task = await self.fits.run(partial(self._fitted, name, texts, labels, words))
+        task = await self.fits.run(partial(self._fitted, name, texts, labels, classes, words))
         async with self._changing:
             self.tasks.check_free(name, request.replace)  # another may have come meanwhile
             kept = self._kept
@@ -143,11 +143,17 @@ class _Service:
             raise Refusal(507, "The disk of the service does not take it, so nothing was changed.") from None
 
     def _fitted(
-        self, name: str, texts: list[str], labels: list[str], words: dict[str, list[str]] | None
+        self,
+        name: str,
+        texts: list[str],
+        labels: list[str],
+        classes: list[str],
+        words: dict[str, list[str]] | None,
     ) -> ServedTask:
+        known = classes if len(set(labels)) < len(classes) else None  # some by their names alone
         # A copy shares what was meta-learned, so that nothing is read from a disk again.
         try:
-            return ServedTask(name, copy.copy(self._start).fit(texts, labels, words))
+            return ServedTask(name, copy.copy(self._start).fit(texts, labels, words, known))
         finally:
             give_back_memory()
 

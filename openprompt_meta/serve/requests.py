@@ -183,11 +183,12 @@ class FitRequest(_Request):
 
     name: TaskName
     classes: dict[str, list[_Text]] = Field(
-        description="example texts of each class; the numbers may differ",
+        description="example texts of each class; the numbers may differ, and a class whose name says what it is needs "
+        "none where names are read, as the pool that ships does",
         examples=[{"weather": ["will it rain", "how cold is it"], "music": ["play some jazz"]}],
     )
     label_words: dict[str, list[str]] | None = Field(
-        None, description="words that stand for a class, for language models with a vocabulary head"
+        None, description="words that stand for a class, or a sentence that describes it, in place of its name"
     )
     replace: bool = Field(False, description="replace a task that has this name")
 
@@ -327,8 +328,10 @@ def texts_within_limits(texts: Sequence[str], limits: Limits) -> list[str]:
     return [checked_text(text, limits, f"Text {number}") for number, text in enumerate(texts, start=1)]
 
 
-def checked_classes(classes: Mapping[str, Sequence[str]], limits: Limits) -> tuple[list[str], list[str]]:
-    """The texts and labels of a fit."""
+def checked_classes(
+    classes: Mapping[str, Sequence[str]], limits: Limits
+) -> tuple[list[str], list[str], list[str]]:
+    """The texts and labels of a fit, and all its classes, of which some may have no example."""
     if len(classes) < 2:
         found = "there is only one" if classes else "there is none"
         raise Refusal(422, f"At least two classes are needed, and {found}: add a class with a few examples.")
@@ -340,18 +343,16 @@ def checked_classes(classes: Mapping[str, Sequence[str]], limits: Limits) -> tup
             422, f"{total:,} examples are more than {limits.examples:,}, the most of a task: leave some out."
         )
     texts, labels = [], []
-    seen: set[str] = set()
+    seen: dict[str, None] = {}  # in their order
     for given, examples in classes.items():
         label = _checked_label(given, limits, "A class's name")
         if label in seen:
             raise Refusal(422, f"The class '{label}' is there twice: give each class its own name.")
-        seen.add(label)
-        if not examples:
-            raise Refusal(422, f"The class '{label}' has no examples: give it at least one.")
+        seen[label] = None
         for number, text in enumerate(examples, start=1):
             texts.append(checked_text(text, limits, f"Example {number} of '{label}'"))
             labels.append(label)
-    return texts, labels
+    return texts, labels, list(seen)
 
 
 def label_words_within_limits(

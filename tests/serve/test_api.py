@@ -155,7 +155,7 @@ def test_without_a_fitted_classifier_a_task_has_to_be_named(unfitted: MetaPrompt
     [
         ({}, "At least two classes are needed, and there is none"),
         ({"a": ["x"]}, "At least two classes are needed, and there is only one"),
-        ({"a": ["x"], "b": []}, "'b' has no examples"),
+        ({"a": ["x"], "b": []}, "There is no example of ['b']"),
         ({"a": ["x"], "b": ["  \n"]}, "Example 1 of 'b' is empty"),
         ({"a": ["x"], " a ": ["y"]}, "'a' is there twice"),
         ({"a": ["x"], "": ["y"]}, "name has 0 characters"),
@@ -323,14 +323,22 @@ def test_the_page_refers_to_nothing_elsewhere(service: httpx.Client) -> None:
 
 
 @pytest.mark.real_encoder
-def test_on_the_real_encoder_a_few_examples_are_enough() -> None:
+def test_with_the_pool_that_ships_a_few_examples_are_enough_or_none() -> None:
     classes = {
         "weather": ["will it rain tomorrow", "how cold is it outside", "do I need an umbrella"],
         "music": ["play some jazz", "next song please", "turn the volume up"],
+        "restaurant": [],
     }
-    with running(MetaPromptClassifier(seed=0, inner_steps=5)) as client:
+    with running(MetaPromptClassifier()) as client:
         assert client.get("/health").json()["model"] == "minilm"
         assert client.post("/fit", json={"name": "home", "classes": classes}).status_code == 201
-        body = {"texts": ["is it going to snow tonight", "I want to hear a tune"], "task": "home"}
+        texts = ["is it going to snow tonight", "I want to hear a tune", "a table for two please"]
+        body = {"texts": texts, "task": "home"}
         found = client.post("/predict", json=body).json()["predictions"]
-    assert [prediction["label"] for prediction in found] == ["weather", "music"]
+        assert client.post("/fit", json={"name": "none", "classes": dict.fromkeys(classes, [])}).status_code == 201
+        alone = client.post("/predict", json={**body, "task": "none"}).json()["predictions"]
+        assert "their names say nothing" in error_of(
+            client.post("/fit", json={"name": "bad", "classes": {"1": ["one text"], "2": []}}), 422
+        )
+    for predictions in (found, alone):
+        assert [prediction["label"] for prediction in predictions] == ["weather", "music", "restaurant"]
