@@ -63,9 +63,12 @@ def save(run: Path, out: Path) -> None:
 
     config = load_run_config(run)
     meta = serving(of_run(run, None, Changes()), SERVING)
+    (out / MADE_FROM).unlink(missing_ok=True)  # or the folder holds what is not a classifier's
     write_artefact(out, Stored(meta, None, {}))
     dataset = open_dataset(config.dataset)
-    hashes = {name: text_hashes(dataset[name].texts) for name in dataset.splits}
+    # All that is held out, not only what of it was looked at.
+    whole = open_dataset(config.dataset.model_copy(update={"max_samples": None, "drop": []}))
+    hashes = {"train": text_hashes(dataset.train.texts), "test": text_hashes(whole.test.texts)}
     classes = {name: sorted(dataset[name].classes) for name in dataset.splits}
     metadata = {f"classes of {name}": "\n".join(listed) for name, listed in classes.items()}
     write_tensors(out / MADE_FROM, hashes, metadata)

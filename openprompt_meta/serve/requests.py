@@ -183,8 +183,8 @@ class FitRequest(_Request):
 
     name: TaskName
     classes: dict[str, list[_Text]] = Field(
-        description="example texts of each class; the numbers may differ, and a class whose name says what it is needs "
-        "none where names are read, as the pool that ships does",
+        description="example texts of each class; the numbers may differ, and where names are read, as with the pool "
+        "that ships, a class whose name says what it is needs none",
         examples=[{"weather": ["will it rain", "how cold is it"], "music": ["play some jazz"]}],
     )
     label_words: dict[str, list[str]] | None = Field(
@@ -244,6 +244,7 @@ class ExplainAnswer(BaseModel):
     )
     nearest_examples: list[NearestExample] = Field(description="the most similar examples, most similar first")
     truncated: bool = Field(description="whether the text was longer than the length budget and cut")
+    head: str | None = Field(description="which head decides, and why that one; null if there is no choice")
 
 
 class TaskAnswer(BaseModel):
@@ -328,9 +329,7 @@ def texts_within_limits(texts: Sequence[str], limits: Limits) -> list[str]:
     return [checked_text(text, limits, f"Text {number}") for number, text in enumerate(texts, start=1)]
 
 
-def checked_classes(
-    classes: Mapping[str, Sequence[str]], limits: Limits
-) -> tuple[list[str], list[str], list[str]]:
+def checked_classes(classes: Mapping[str, Sequence[str]], limits: Limits) -> tuple[list[str], list[str], list[str]]:
     """The texts and labels of a fit, and all its classes, of which some may have no example."""
     if len(classes) < 2:
         found = "there is only one" if classes else "there is none"

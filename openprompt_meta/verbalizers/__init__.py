@@ -106,7 +106,7 @@ class RepVerbalizerSection(SoftVerbalizerSection):
 class AdaptiveVerbalizerSection(RepVerbalizerSection):
     """``adaptive_verbalizer``: see :class:`openprompt_meta.AdaptiveVerbalizer`."""
 
-    strengths: list[Positive] = Field(default_factory=lambda: [1.0, 10.0])
+    strengths: list[Positive] = Field(default_factory=lambda: [1.0, 10.0, 100.0])
     """Each C, the strength of a correction, that is tried on held-out examples along with no correction."""
     default_strength: Positive | None = None
     """C where no example can be held out: with one example of each class, if words count as examples."""

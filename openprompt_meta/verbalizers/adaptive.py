@@ -365,7 +365,7 @@ class AdaptiveVerbalizer(RepVerbalizer):
         aggregation: str = "logits",
         words_read_by: str = "head",
         learn: Sequence[str] = (),
-        strengths: Iterable[float] = (1.0, 10.0),
+        strengths: Iterable[float] = (1.0, 10.0, 100.0),
         default_strength: float | None = None,
     ) -> None:
         super().__init__(

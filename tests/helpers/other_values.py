@@ -20,6 +20,8 @@ _GIVEN: dict[str, Any] = {
     "dataset.path": "some/folder",
     "dataset.label_words": "words.json",
     "dataset.mixture": ["demo", "hwu64"],
+    "dataset.max_samples": 500,
+    "verbalizer": "warp_verbalizer",
     "dataset.apart_from": ["liu54"],
     "meta.train_ways": [2, 9],
     "meta.train_shots": [1, 4],

@@ -22,6 +22,8 @@ from tests.helpers.small_runs import TOPICS, cut_after, write_data
 DEFAULTS = {key.path: key.default for key in describe()}
 # No value of these goes with another method than metaprompter.
 FOR_A_POOL = {"meta.inner_parameters", "meta.first_order"}
+# These do not go with data of one path, or with a verbalizer that reads no names.
+FOR_A_MIXTURE = {"dataset.mixture", "dataset.apart_from", "meta.train_names"}
 
 
 @pytest.fixture
@@ -46,10 +48,20 @@ def made_with(values: dict[str, Any]) -> RunConfig:
 
 @pytest.mark.slow
 def test_a_run_keeps_every_key(other_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_pool = {path: value for path, value in other_values.items() if path != "method"}
-    a_model = {path: value for path, value in other_values.items() if path not in FOR_A_POOL}
-    assert a_pool.keys() | a_model.keys() == DEFAULTS.keys()
-    for name, values in {"pool": a_pool, "model": a_model}.items():
+    of_one = {path: value for path, value in other_values.items() if path not in FOR_A_MIXTURE}
+    a_pool = {path: value for path, value in of_one.items() if path != "method"}
+    a_model = {path: value for path, value in of_one.items() if path not in FOR_A_POOL}
+    a_mixture = {
+        "dataset.mixture": [str(write_data(tmp_path / name)) for name in ("one", "two")],
+        "dataset.apart_from": [str(write_data(tmp_path / "three", {"train": ["war"], "test": ["sun"]}))],
+        "dataset.name": "mixture",
+        "meta.train_names": 0.25,
+        "rep_verbalizer.name_weight": 1.0,
+        **{path: other_values[path] for path in ("plm.model_path", "meta.iterations", "meta.way", "meta.shot")},
+        **{path: other_values[path] for path in ("meta.query", "meta.valid_tasks", "meta.test_tasks", "run.seeds")},
+    }
+    assert a_pool.keys() | a_model.keys() | a_mixture.keys() == DEFAULTS.keys()
+    for name, values in {"pool": a_pool, "model": a_model, "mixture": a_mixture}.items():
         folder = tmp_path / name
         cut_after(2, made_with(values), folder, monkeypatch)
         opened = load_run_config(folder)

@@ -22,6 +22,10 @@ def test_a_shipped_yaml_runs(yaml: Path, tiny_mlm_folder: Callable[[str], Path],
     small = ("iterations", "valid_tasks", "test_tasks", "query", "inner_steps", "inner_steps_eval")
     config = config.with_values({f"meta.{name}": 1 for name in small} | {"meta.patience": None})
     name = config.dataset.name
+    if config.dataset.mixture:
+        config = config.with_values({"dataset.mixture": ["demo"], "meta.train_shots": [0, 2], "meta.train_texts": 8})
+        name = "demo"
+        config = config.with_values({"dataset.max_samples": 20, "plm.precision": "float32"})
     if name != "demo":
         lists = facts_of(name).splits["authors"]
         topics = {"train": lists.train, "valid": lists.valid, "test": lists.test}

@@ -335,7 +335,7 @@ def test_with_the_pool_that_ships_a_few_examples_are_enough_or_none() -> None:
         texts = ["is it going to snow tonight", "I want to hear a tune", "a table for two please"]
         body = {"texts": texts, "task": "home"}
         found = client.post("/predict", json=body).json()["predictions"]
-        assert client.post("/fit", json={"name": "none", "classes": dict.fromkeys(classes, [])}).status_code == 201
+        assert client.post("/fit", json={"name": "none", "classes": {name: [] for name in classes}}).status_code == 201
         alone = client.post("/predict", json={**body, "task": "none"}).json()["predictions"]
         assert "their names say nothing" in error_of(
             client.post("/fit", json={"name": "bad", "classes": {"1": ["one text"], "2": []}}), 422

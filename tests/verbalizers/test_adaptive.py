@@ -38,6 +38,8 @@ def data(shots=(3, 2, 4), size=5, queries=6, seed=0, apart=0.5):
 
 
 def fitted(support, labels, names=None, kind=AdaptiveVerbalizer, classes=3, named=None, **options):
+    if kind is AdaptiveVerbalizer:
+        options = {"strengths": (1.0, 10.0), **options}
     verbalizer = kind(name_weight=0.0 if names is None else W, **options).double()
     verbalizer.begin_task([f"class {i}" for i in range(classes)])
     if names is not None:
