@@ -237,7 +237,8 @@ def _pool(path: Path, tensors: Tensors, config: RunConfig) -> Tensors:
 
 def _features(path: Path, tensors: Tensors, meta: MetaLearned, rows: int) -> Tensor:
     features = tensors.get(_FEATURES)
-    expected = (rows, meta.pool["keys"].shape[1])
+    size = meta.pool["keys"].shape[1] * (2 if meta.config.prompt_pool_template.add_query else 1)
+    expected = (rows, size)
     if features is None or tuple(features.shape) != expected:
         found = None if features is None else tuple(features.shape)
         raise ArtefactError(f"{path} holds features of shape {found}; the examples ask for {expected}.")

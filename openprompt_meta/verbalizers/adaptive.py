@@ -16,8 +16,10 @@ from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 _FOLDS = 5
-# A correction has to be better than what is simpler by this share of its negative log-likelihood.
+# A correction has to be better than what is simpler by this share of its negative log-likelihood, and by so many of
+# the difference's standard errors: with few examples it is mostly chance.
 _MARGIN = 0.005
+_STANDARD_ERRORS = 1.0
 # The temperature of predictions is looked for between these.
 _SHARPNESS = (0.25, 4.0)
 # Time and memory go with rows (support texts and names) times classes. Up to the first bound fits are in float64; up
@@ -292,17 +294,28 @@ def _choose(task: _Task, names: bool, strengths: Sequence[float], default: float
     labels = task.labels[held]
     weights = balanced_weights(labels, torch.ones_like(task.weights[held]), task.num_classes)
     candidates = []
+    losses = []
     for strength in (None, *(sorted(strengths) if everything else sorted(strengths)[:1])):
         scores = task.held_out_scores(strength, fold, number)[held]
         sharpness, nll = best_sharpness(scores, labels, weights)
         right = (scores.argmax(dim=-1) == labels).to(weights.dtype)
         accuracy = float((weights * right).sum() / weights.sum())
         candidates.append(HeadCandidate(strength, accuracy, nll, sharpness))
-    best = candidates[0]
-    for candidate in candidates[1:]:
-        if candidate.nll < (1 - _MARGIN) * best.nll:
-            best = candidate
-    return HeadChoice(best.strength, True, names, number, int(held.sum()), tuple(candidates))
+        losses.append(F.cross_entropy(sharpness * scores, labels, reduction="none"))
+    best = 0
+    for other in range(1, len(candidates)):
+        if _clearly_better(losses[other], losses[best], weights):
+            best = other
+    return HeadChoice(candidates[best].strength, True, names, number, int(held.sum()), tuple(candidates))
+
+
+def _clearly_better(losses: Tensor, simpler: Tensor, weights: Tensor) -> bool:
+    """Whether held-out losses ``[n]`` are below those of a simpler head by more than chance and a margin."""
+    shares = weights / weights.sum()
+    gains = simpler - losses
+    gain = (shares * gains).sum()
+    error = ((shares * (gains - gain)) ** 2).sum().sqrt()
+    return bool(gain > _STANDARD_ERRORS * error and gain > _MARGIN * (shares * simpler).sum())
 
 
 # -- The verbalizer ---------------------------------------------------------------------------------------------------
