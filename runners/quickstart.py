@@ -1,4 +1,4 @@
-"""The quick start, `make run`: a classifier from five examples a class, then a short meta-training of one's own."""
+"""The quick start, `make run`: a classifier from a few examples a class, then a short meta-training of one's own."""
 
 from __future__ import annotations
 
@@ -22,23 +22,15 @@ if TYPE_CHECKING:
     from openprompt_meta.encoder.loading import LoadedMLM
     from openprompt_meta.methods.method import Method
 
-SHOTS, DRAWS = 5, 5
+SHOTS, DRAWS = (0, 1, 5), 5
+_LENGTH = 128  # tokens of a text at most
+_POOL, _WITH_NAMES, _CONTRASTIVE = "the pool that ships", "class means with names", "contrastive fine-tuning"
 # What costs nothing: a title, and the keys that make it of the run's configuration.
 _WITHOUT_TRAINING: dict[str, dict[str, object]] = {
     "class means": {"method": "mean_prototypes"},
     "class means with names": {"method": "mean_prototypes", "mean_prototypes.name_weight": 2.0},
     "logistic regression": {"method": "logistic_regression"},
 }
-
-
-@dataclass(frozen=True)
-class Few:
-    """A draw of five texts of each class to learn from, and the others to be asked for."""
-
-    texts: list[str]
-    labels: list[str]
-    asked: list[str]
-    expected: list[str]
 
 
 def main() -> int:
@@ -55,14 +47,14 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     # Another configuration is another run: it must not stumble over the folder of the one before.
     folder = folder or f"runs/demo/quickstart-{hashlib.sha256(to_yaml(config).encode()).hexdigest()[:8]}"
     started = time.monotonic()
-    print("1. A classifier from five examples a class, with the pool that ships", flush=True)
+    print("1. A classifier from five examples a class, one, or none: the pool that ships", flush=True)
     # Only now, after the first line is out: torch and transformers take their time.
     from openprompt_meta.data.loading import open_dataset
     from openprompt_meta.methods.language_model import load_language_model
 
     dataset = open_dataset(config.dataset)
     loaded = load_language_model(config)
-    _classify(dataset, loaded, Path(folder) / "classifier")
+    _classify(dataset.test, dataset.label_words, loaded, Path(folder) / "classifier")
     print("\n2. A pool of one's own, meta-trained on the demo's other intents", flush=True)
     code = _meta_train(config, folder, dataset, loaded)
     if code:
@@ -77,127 +69,140 @@ def _quickstart(folder: str | None, overrides: list[str]) -> int:
     return 0
 
 
-# -- a classifier from five examples a class --------------------------------------------------------------------------
+# -- a classifier from a few examples a class -------------------------------------------------------------------------
 
 
-def _classify(dataset: TextDataset, loaded: LoadedMLM, target: Path) -> None:
+@dataclass(frozen=True)
+class Draw:
+    """Positions of texts to learn from, and of others to be asked for."""
+
+    learned: Sequence[int]
+    asked: Sequence[int]
+
+
+def _classify(split: Split, words: Mapping[str, Sequence[str]], loaded: LoadedMLM, target: Path) -> None:
     """Compare the shipped pool with what needs none, on intents that nothing was learned from."""
     from tqdm.auto import tqdm
 
     from openprompt_meta import MetaPromptClassifier
-    from openprompt_meta.runs.evaluation import summarise_tasks
 
-    split = dataset.test
-    classes = split.classes
-    print(f"   {len(classes)} intents that it never saw: {', '.join(classes)}")
-    draws = [_draw(split, index) for index in range(DRAWS)]
+    print(f"   {len(split.classes)} intents that it never saw: {', '.join(split.classes)}")
     classifier = MetaPromptClassifier()
-    rows: dict[str, list[float]] = {}
-    seconds: dict[str, list[float]] = {}
-    contenders: dict[str, Callable[[Few], Sequence[Any]]] = {
-        **_without_pool(dataset, loaded),
-        "the pool that ships": lambda few: classifier.fit(few.texts, few.labels).predict(few.asked),
-    }
-    with tqdm(total=DRAWS * len(contenders) + 1, desc="   fitting", leave=False) as bar:
-        for name, classify in contenders.items():
-            for few in draws[:1] if name == "contrastive fine-tuning" else draws:
-                began = time.perf_counter()
-                found = classify(few)
-                seconds.setdefault(name, []).append(time.perf_counter() - began)
-                right = sum(one == other for one, other in zip(found, few.expected, strict=True))
-                rows.setdefault(name, []).append(right / len(few.expected))
-                bar.update()
-    print(f"   {'':<26}accuracy, {DRAWS} draws of {SHOTS} examples    seconds to fit and predict")
-    for name, accuracies in sorted(rows.items(), key=lambda row: sum(row[1]) / len(row[1])):
-        note = "" if len(accuracies) > 1 else ", one draw"
-        took = sum(seconds[name]) / len(seconds[name])
-        print(f"   {name:<26}{str(summarise_tasks(accuracies)) + note:<40}{took:.1f}")
-    own = rows["the pool that ships"]
-    best = max((name for name in rows if name != "the pool that ships"), key=lambda name: _mean(rows[name]))
-    gains = [after - before for after, before in zip(own, rows[best], strict=False)]
-    difference = summarise_tasks(gains)
-    print(f"   The pool is {'ahead' if difference.mean > 0 else 'behind'} by {100 * difference.mean:+.1f} ({best}).")
-    _show(classifier, draws[-1])
+
+    def with_pool(draw: Draw) -> Sequence[str]:
+        texts, labels = ([values[i] for i in draw.learned] for values in (split.texts, split.labels))
+        classes = None if texts else list(split.classes)
+        found: Sequence[str] = classifier.fit(texts, labels, classes=classes).predict(
+            [split.texts[i] for i in draw.asked]
+        )
+        return found
+
+    contenders = {**_without_pool(split, words, loaded), _POOL: with_pool}
+    draws = {shots: [_draw(split, shots, index) for index in range(DRAWS if shots else 1)] for shots in SHOTS}
+    rows: dict[str, dict[int, list[float]]] = {}
+    seconds: dict[str, float] = {}
+    jobs = [
+        (name, shots, draw)
+        for name in contenders
+        for shots in SHOTS
+        for draw in (draws[shots][:1] if name == _CONTRASTIVE else draws[shots])
+        if shots == max(SHOTS) or name in (_WITH_NAMES, _POOL) or (shots and name != _CONTRASTIVE)
+    ]
+    with tqdm(jobs, desc="   fitting", leave=False) as bar:
+        for name, shots, draw in bar:
+            began = time.perf_counter()
+            found = contenders[name](draw)
+            seconds[name] = time.perf_counter() - began
+            right = [one == split.labels[i] for one, i in zip(found, draw.asked, strict=True)]
+            rows.setdefault(name, {}).setdefault(shots, []).append(100 * sum(right) / len(right))
+    titles = [f"{shots or 'no'} example{'s' if shots != 1 else ''}" for shots in SHOTS]
+    print(f"\n   accuracy, mean of {DRAWS} draws  {''.join(f'{title:>13}' for title in titles)}   seconds (the last)")
+    for name, own in rows.items():
+        cells = [f"{_mean(own[shots]):.1f}" if shots in own else "" for shots in SHOTS]
+        note = f"{seconds[name]:.1f}{', one draw' if name == _CONTRASTIVE else ''}"
+        print(f"   {name:<28}{''.join(f'{cell:>13}' for cell in cells)}   {note}")
+    ahead = []
+    for shots in SHOTS:
+        best = max(_mean(own[shots]) for name, own in rows.items() if shots in own and name != _POOL)
+        ahead.append(_mean(rows[_POOL][shots]) - best)
+    print(f"   {'ahead of the best of them by':<28}{''.join(f'{gain:>+13.1f}' for gain in ahead)}\n")
+    _show(classifier, split, draws[max(SHOTS)][-1])
+    target.parent.mkdir(parents=True, exist_ok=True)
     classifier.save_pretrained(target)
-    print(f"   The classifier is in {target}. Try it in a browser: openprompt-meta serve {target}")
+    print(f"   The classifier is in {target}. In a browser: openprompt-meta serve {target}")
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _draw(split: Split, index: int) -> Few:
+def _draw(split: Split, shots: int, index: int) -> Draw:
     from openprompt_meta.data.episodes import seeded_sample
 
-    few = Few([], [], [], [])
+    most = max(SHOTS)
+    learned: list[int] = []
+    asked: list[int] = []
     for name, own in split.indices.items():
-        drawn = [split.texts[i] for i in seeded_sample(own, len(own), "quick start", index, name)]
-        few.texts.extend(drawn[:SHOTS])
-        few.labels.extend([name] * SHOTS)
-        few.asked.extend(drawn[SHOTS:])
-        few.expected.extend([name] * len(drawn[SHOTS:]))
-    return few
+        drawn = seeded_sample(own, len(own), "quick start", index, name)
+        learned += drawn[:shots]
+        asked += drawn[most:]  # the same for any number of examples
+    return Draw(learned, asked)
 
 
-def _without_pool(dataset: TextDataset, loaded: LoadedMLM) -> dict[str, Callable[[Few], Sequence[str]]]:
+def _without_pool(
+    split: Split, words: Mapping[str, Sequence[str]], loaded: LoadedMLM
+) -> dict[str, Callable[[Draw], Sequence[str]]]:
     """What one would do without a pool, on the same frozen encoder and the same texts."""
+    import torch
+
     from openprompt_meta.data.classes import text_of_words
     from openprompt_meta.learners.baselines import ContrastiveLearner, class_means, logistic_regression
+    from openprompt_meta.learners.task import Task
     from openprompt_meta.methods import ContrastiveSection
     from openprompt_meta.methods.baselines import BareTexts, MeanFeatures
     from openprompt_meta.methods.language_model import own_copy
 
-    classes = list(dataset.test.classes)
-    section = ContrastiveSection()
-    length = 128
+    classes = list(split.classes)
+    labels = torch.tensor([classes.index(label) for label in split.labels])
+    texts = MeanFeatures(split.texts, loaded, _LENGTH)
+    of_names = MeanFeatures([text_of_words(words[name]) for name in classes], loaded, _LENGTH)
 
     def named(predicted: Any) -> list[str]:
         return [classes[i] for i in predicted.argmax(dim=-1).tolist()]
 
-    def features(texts: Sequence[str]) -> Any:
-        return MeanFeatures(texts, loaded, length).batch(range(len(texts)))["features"]
-
-    def numbers(labels: Sequence[str]) -> list[int]:
-        return [classes.index(label) for label in labels]
-
-    def by(fit: Any, with_names: bool = False) -> Callable[[Few], list[str]]:
-        def classify(few: Few) -> list[str]:
-            import torch
-
-            names = [features([text_of_words(dataset.label_words[name]) for name in classes])] if with_names else []
-            predict = fit(features(few.texts), torch.tensor(numbers(few.labels)), *names)
-            return named(predict(features(few.asked)))
+    def by(fit: Any, with_names: bool = False) -> Callable[[Draw], list[str]]:
+        def classify(draw: Draw) -> list[str]:
+            names = [of_names.batch(range(len(classes)))["features"]] if with_names else []
+            asked = texts.batch(draw.asked)["features"]
+            if not draw.learned:  # names alone, as one example of each class
+                return named(class_means()(names[0], torch.arange(len(classes)))(asked))
+            return named(fit(texts.batch(draw.learned)["features"], labels[draw.learned], *names)(asked))
 
         return classify
 
-    def contrastive(few: Few) -> list[str]:
-        from openprompt_meta.learners.task import Task
-
-        learner = ContrastiveLearner(
-            own_copy(loaded).model.base_model, section.lr, logistic_regression(10.0), section.pairs
-        )
-        texts = BareTexts([*few.texts, *few.asked], loaded, length)
-        known = len(few.texts)
-        support = texts.batch(range(known), numbers(few.labels))
-        query = texts.batch(range(known, known + len(few.asked)), numbers(few.expected))
+    def contrastive(draw: Draw) -> list[str]:
+        section = ContrastiveSection()
+        encoder = own_copy(loaded).model.base_model
+        learner = ContrastiveLearner(encoder, section.lr, logistic_regression(10.0), section.pairs)
+        bare = BareTexts(split.texts, loaded, _LENGTH)
+        support, query = (bare.batch(part, labels[part].tolist()) for part in (draw.learned, draw.asked))
         return named(learner.evaluate(Task(0, classes, {}, support, query), section.steps).log_probabilities)
 
     return {
         "class means": by(class_means()),
-        "class means with names": by(class_means(2.0), with_names=True),
+        _WITH_NAMES: by(class_means(2.0), with_names=True),
         "logistic regression": by(logistic_regression(10.0)),
-        "contrastive fine-tuning": contrastive,
+        _CONTRASTIVE: contrastive,
     }
 
 
-def _show(classifier: Any, few: Few, sentences: int = 6) -> None:
+def _show(classifier: Any, split: Split, draw: Draw, sentences: int = 6) -> None:
     """What the classifier says of a few sentences."""
-    asked = few.asked[:: max(1, len(few.asked) // sentences)][:sentences]
-    expected = few.expected[:: max(1, len(few.asked) // sentences)][:sentences]
-    for text, row, right in zip(asked, classifier.predict_proba(asked), expected, strict=True):
+    few = draw.asked[:: max(1, len(draw.asked) // sentences)][:sentences]
+    for i, row in zip(few, classifier.predict_proba([split.texts[i] for i in few]), strict=True):
         found = classifier.classes_[row.argmax()]
-        mark = "✓" if found == right else f"✗ ({right})"
-        print(f"     {row.max():4.0%}  {found:<22}{mark}  {text}")
+        mark = "✓" if found == split.labels[i] else f"✗ ({split.labels[i]})"
+        print(f"     {row.max():4.0%}  {found:<22}{mark}  {split.texts[i]}")
     print(f"   Head: {classifier.head_}.")
 
 
