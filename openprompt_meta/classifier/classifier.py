@@ -450,11 +450,15 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, texts: Any) -> np.ndarray[Any, Any]:
         """The most probable class of each text, or :data:`REJECTED`; the same errors as :meth:`predict_proba`."""
         task = self._fitted()
+        self._least_probability()  # first: an error costs no pass over the texts
+        return self.labels_of(self._probabilities(task, texts))
+
+    def labels_of(self, probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What :meth:`predict` makes of rows of :meth:`predict_proba`, ``[n]``."""
+        classes = self._fitted().classes
         least = self._least_probability()
-        probabilities = self._probabilities(task, texts)
-        found: np.ndarray[Any, Any] = _array(task.classes)[probabilities.argmax(axis=1)]
-        rejected = probabilities.max(axis=1) < least
-        return np.where(rejected, rejected_as(task.classes), found) if least > 0 else found
+        found: np.ndarray[Any, Any] = _array(classes)[probabilities.argmax(axis=1)]
+        return np.where(probabilities.max(axis=1) < least, rejected_as(classes), found) if least > 0 else found
 
     def _least_probability(self) -> float:
         least = 0 if self.reject_below is None else self.reject_below

@@ -442,8 +442,7 @@ def predict_rows(
     """Predict and write all rows in their order, ``at_a_time`` together; gives their number after each time."""
     while part := list(islice(rows, at_a_time)):
         probabilities = classifier.predict_proba([row.text for row in part])
-        labels = [writer.classes[i] for i in probabilities.argmax(axis=1)]
-        writer.write(part, labels, probabilities.tolist())
+        writer.write(part, classifier.labels_of(probabilities).tolist(), probabilities.tolist())
         yield len(part)
 
 
@@ -473,7 +472,7 @@ def skip_done(classifier: MetaPromptClassifier, rows: Iterator[TextRow], file: P
             compared.append((row, done))
     found = classifier.predict_proba([row.text for row, _ in compared]) if compared else ()
     for (row, done), probabilities in zip(compared, found, strict=True):
-        label, probability = str(classifier.classes_[probabilities.argmax()]), float(probabilities.max())
+        label, probability = str(classifier.labels_of(probabilities[None])[0]), float(probabilities.max())
         if label != done.label or abs(probability - done.probability) > _TOLERANCE:
             raise DataError(
                 f"The file that is there already has {done.label!r} ({done.probability:.4f}) for {row.text[:60]!r}, "

@@ -80,6 +80,12 @@ def _add_predict(subparsers: Subparsers) -> None:
     predict.add_argument("--out", metavar="FILE", help=".csv, .tsv or .jsonl; standard output by default")
     predict.add_argument("--all", action="store_true", help="add the probability of every class")
     predict.add_argument(
+        "--reject-below",
+        type=float,
+        metavar="P",
+        help="label a text 'none of these' (-1 where classes are numbers) if its most probable class is less probable",
+    )
+    predict.add_argument(
         "--raw-cells", action="store_true", help="write cells that a spreadsheet would run as formulas as they are"
     )
     predict.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -183,7 +189,7 @@ def _source(options: argparse.Namespace) -> MetaPromptClassifier:
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return {name: value for name in names if (value := getattr(options, name, None)) is not None}
 
 
 # -- predict ----------------------------------------------------------------------------------------------------------
@@ -192,6 +198,7 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 def _predict(options: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
+    from openprompt_meta.classifier.classifier import rejected_as
     from openprompt_meta.classifier.text_files import (
         PredictedFile,
         RowWriter,
@@ -212,7 +219,8 @@ def _predict(options: argparse.Namespace) -> int:
         classes = classifier.task_.classes
         column = options.text_column
         written = column if options.raw_cells or kind == "jsonl" else without_formula(column)
-        file = None if options.out is None else PredictedFile(options.out, kind, written, classes)
+        labels = classes if options.reject_below is None else [*classes, rejected_as(classes)]
+        file = None if options.out is None else PredictedFile(options.out, kind, written, labels)
         try:
             done = 0 if file is None else skip_done(classifier, rows, file)
             stream = sys.stdout.buffer if file is None else file.go_on()
@@ -341,7 +349,7 @@ def _fitted(options: argparse.Namespace) -> MetaPromptClassifier:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
 
     classifier = MetaPromptClassifier.from_pretrained(
-        options.folder, **_given(options, "base_model", "device", "allow_pickle")
+        options.folder, **_given(options, "base_model", "device", "allow_pickle", "reject_below")
     )
     if not classifier.__sklearn_is_fitted__():
         raise ArtefactError(

@@ -124,6 +124,14 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "4 classes from 12 examples" in shown
     assert "Head: class means with names" in shown
     assert MetaPromptClassifier.from_pretrained(tmp_path / "made").predict(texts[:1])[0] == labels[0]
+    (tmp_path / "asked.csv").write_text(f'text\n"{texts[0]}"\n"xqzw blorp"\n', encoding="utf-8")
+    command = ["predict", str(tmp_path / "made"), str(tmp_path / "asked.csv"), "--out", str(tmp_path / "done.csv")]
+    for _ in range(2):  # the second finds every row done
+        assert main([*command, "--reject-below", "0.97", "--quiet"]) == 0
+    rejected = (tmp_path / "done.csv").read_text("utf-8").splitlines()
+    assert rejected[2].startswith("xqzw blorp,none of these,")
+    assert main([*command, "--reject-below", "7"]) == 2
+    assert "reject_below is 7.0; expected a probability below 1" in capsys.readouterr().err
 
 
 # -- going on from it -------------------------------------------------------------------------------------------------
