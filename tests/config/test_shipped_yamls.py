@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta.components import methods, verbalizers
-from openprompt_meta.config.loading import AUTHORS, load_config
+from openprompt_meta.config.loading import AUTHORS, RECOMMENDED, load_config
 from openprompt_meta.config.schema import PromptPoolTemplateSection, RunConfig
 
 YAMLS = Path(__file__).parents[2] / "yamls"
@@ -30,7 +30,8 @@ def test_there_is_a_file_for_every_data_set_shot_and_model_and_no_other() -> Non
 
 @pytest.mark.parametrize(("dataset", "shot", "model"), RUNS)
 def test_a_file_resolves_to_what_its_name_says(dataset: str, shot: int, model: str) -> None:
-    config = load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml")
+    # What we recommend for MiniLM gives way to the paper's setting.
+    config = load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml", ["preset=paper"] if model == "minilm" else [])
     assert (config.dataset.name, config.dataset.path) == (dataset, f"data/{dataset}")
     assert (config.meta.way, config.meta.shot, config.meta.query) == (5, shot, 15)
     assert (config.plm.model_path, config.rep_verbalizer.mix_lambda) == MODELS[model]
@@ -40,10 +41,20 @@ def test_a_file_resolves_to_what_its_name_says(dataset: str, shot: int, model: s
 
 @pytest.mark.parametrize(("dataset", "shot", "model"), RUNS)
 def test_a_file_changes_nothing_of_the_papers_learning_but_the_shots(dataset: str, shot: int, model: str) -> None:
-    meta = load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml", ["meta.shot=5"]).meta
+    overrides = ["meta.shot=5", *(["preset=paper"] if model == "minilm" else [])]
+    meta = load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml", overrides).meta
     assert meta == RunConfig().meta
     assert (meta.inner_lr, meta.outer_lr, meta.iterations, meta.validate_every) == (0.1, 1e-3, 3000, 50)
     assert (meta.inner_steps, meta.inner_steps_eval, meta.optimizer, meta.first_order) == (5, 15, "adam", True)
+
+
+@pytest.mark.parametrize(("dataset", "shot"), [(dataset, shot) for dataset in DATASETS for shot in (1, 5)])
+def test_minilm_is_run_as_recommended(dataset: str, shot: int) -> None:
+    config = load_config(YAMLS / dataset / f"{shot}shot-minilm.yaml")
+    for section in ("prompt_pool_template", "rep_verbalizer", "meta"):
+        for key, value in RECOMMENDED[section].items():
+            assert config.value_at(f"{section}.{key}") == value
+    assert config.meta.shot == shot
 
 
 @pytest.mark.parametrize("path", sorted((YAMLS / "base").glob("*.yaml")), ids=lambda path: path.stem)
