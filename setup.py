@@ -30,6 +30,7 @@ setup(
             "data/demo/*",
             "data/facts/*",
             "encoder/minilm_mlm_files/*",
+            "pools/*/*",
             "report/*.jinja",
             "serve/*.jinja",
             "serve/page/*",

@@ -355,10 +355,8 @@ RECOMMENDED: Mapping[str, Any] = {
         "features": "auto",
         "num_prompts": 1,
         "prompt_length": 8,
-        "init": "random",
-        "random_range": 0.02,
-        "attention": "cosine",
-        "keys": "kmeans",
+        "init": "general",
+        "add_query": True,
     },
     "verbalizer": "rep_verbalizer",
     "rep_verbalizer": {
@@ -380,11 +378,10 @@ RECOMMENDED: Mapping[str, Any] = {
 def recommended(dataset: str, shot: int) -> dict[str, Any]:
     """What does best on the packaged sentence encoder, chosen on validation classes (docs/results.md).
 
-    Features are the mean over all tokens, of a template without words of its own; the words of a class, read as a text
-    by the same encoder with the same prompts, count as w examples of it; w and ρ are learned across tasks. One prompt,
-    which starts close to nothing so that it costs little, larger outer steps, and no inner steps, which were seen to
-    add nothing to label embeddings that are made anew for each task. With more prompts texts are told apart by the
-    cosine of standardised queries.
+    Features are the mean over all tokens, of a template without words of its own, and beside it the same mean of the
+    text without a prompt; the words of a class, read as a text by the same encoder with the same prompts, count as w
+    examples of it; w and ρ are learned across tasks. One prompt, which goes on from the pool that ships, larger outer
+    steps, and no inner steps, which were seen to add nothing to label embeddings that are made anew for each task.
     """
     return deepcopy(dict(RECOMMENDED))
 

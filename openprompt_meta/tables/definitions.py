@@ -235,6 +235,12 @@ _RECOMMENDED = {
 }
 _TRAINING = {path: value for path, value in _RECOMMENDED.items() if path.startswith("meta.")}
 _NAMES, _ROUNDS = {"mean_prototypes.name_weight": 2.0}, 10
+_FRESH = {"prompt_pool_template.init": "random", "prompt_pool_template.random_range": 0.02}
+_OF_EIGHT = {
+    "prompt_pool_template.num_prompts": 8,
+    "prompt_pool_template.attention": "cosine",
+    "prompt_pool_template.keys": "kmeans",
+}
 
 
 def _recommended(suffix: str = "", label: str = "", keys: Mapping[str, Any] | None = None) -> TableRow:
@@ -259,7 +265,8 @@ _WITHOUT_HEAD = (
     ),
     _metaprompter("metaprompter", "MetaPrompter, as in the paper", paper=_METAPROMPTER_ROW),
     _recommended(),
-    _recommended("-8", ", 8 prompts", {"prompt_pool_template.num_prompts": 8}),
+    _recommended("-fresh", ", not from the pool that ships", _FRESH),
+    _recommended("-8", ", the same with 8 prompts", {**_FRESH, **_OF_EIGHT}),
     _recommended("+queries", " with queries", {"rep_verbalizer.assignment_rounds": _ROUNDS}),
 )
 

@@ -332,7 +332,7 @@ def test_with_the_pool_that_ships_a_few_examples_are_enough_or_none() -> None:
     with running(MetaPromptClassifier()) as client:
         assert client.get("/health").json()["model"] == "minilm"
         assert client.post("/fit", json={"name": "home", "classes": classes}).status_code == 201
-        texts = ["is it going to snow tonight", "I want to hear a tune", "a table for two please"]
+        texts = ["is it going to snow tonight", "I want to hear a tune", "book a table at a good restaurant"]
         body = {"texts": texts, "task": "home"}
         found = client.post("/predict", json=body).json()["predictions"]
         assert client.post("/fit", json={"name": "none", "classes": {name: [] for name in classes}}).status_code == 201

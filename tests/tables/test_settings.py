@@ -43,7 +43,8 @@ def row(table: str, name: str) -> Any:
 def test_the_metaprompter_row_runs_what_the_shipped_yaml_runs(dataset: str, model: str, shot: int) -> None:
     settings = TableSettings(datasets=(dataset,), plm=MODELS[model], root="data")
     config = cell_config(row(f"main-{shot}shot", "metaprompter"), settings, dataset, shot, seed=0)
-    assert config == load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml")
+    # The YAML of MiniLM has what we recommend, the row has the paper's setting.
+    assert config == load_config(YAMLS / dataset / f"{shot}shot-{model}.yaml", ["preset=paper"] * (model == "minilm"))
 
 
 def test_every_method_of_the_package_is_a_row_of_a_table() -> None:
