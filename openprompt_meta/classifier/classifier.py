@@ -450,15 +450,12 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, texts: Any) -> np.ndarray[Any, Any]:
         """The most probable class of each text, or :data:`REJECTED`; the same errors as :meth:`predict_proba`."""
         task = self._fitted()
-        self._least_probability()  # first: an error costs no pass over the texts
-        return self.labels_of(self._probabilities(task, texts))
+        least = self._least_probability()  # first: an error costs no pass over the texts
+        return _labels(task.classes, self._probabilities(task, texts), least)
 
     def labels_of(self, probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """What :meth:`predict` makes of rows of :meth:`predict_proba`, ``[n]``."""
-        classes = self._fitted().classes
-        least = self._least_probability()
-        found: np.ndarray[Any, Any] = _array(classes)[probabilities.argmax(axis=1)]
-        return np.where(probabilities.max(axis=1) < least, rejected_as(classes), found) if least > 0 else found
+        return _labels(self._fitted().classes, probabilities, self._least_probability())
 
     def _least_probability(self) -> float:
         least = 0 if self.reject_below is None else self.reject_below
@@ -599,6 +596,17 @@ def _with_descriptions(words: Mapping[Any, Any] | None, descriptions: Mapping[An
     if both:
         raise DataError(f"The classes {both[:8]} have both label_words and label_descriptions. Give one of them.")
     return {**(words or {}), **descriptions}
+
+
+def _labels(classes: Sequence[Label], probabilities: np.ndarray[Any, Any], least: float) -> np.ndarray[Any, Any]:
+    """The most probable class of each row, or what stands for none if it is less probable than ``least``."""
+    found: np.ndarray[Any, Any] = _array(classes)[probabilities.argmax(axis=1)]
+    if least == 0:
+        return found
+    rejected = rejected_as(classes)
+    if isinstance(classes[0], bool):  # numbers and truth values keep their kinds only as objects
+        found = found.astype(object)
+    return np.where(probabilities.max(axis=1) < least, rejected, found)
 
 
 def _array(classes: Sequence[Label]) -> np.ndarray[Any, Any]:

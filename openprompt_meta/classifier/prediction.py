@@ -132,7 +132,8 @@ class Predictor:
             verbalizer.load_state_dict(dict(task.adapted.verbalizer))
             verbalizer.to(base.loaded.model.device).eval().requires_grad_(False)
             self._try_out(len(task.classes))
-        except (RuntimeError, VerbalizerError) as error:
+            self.head  # noqa: B018 - numbers of a choice from a file may be of any kind
+        except (RuntimeError, VerbalizerError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
         self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else contextlib.nullcontext()

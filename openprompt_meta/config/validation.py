@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from openprompt_meta.components import meta_learners, readers, verbalizers
 from openprompt_meta.config.schema import (
     KNOWN_DATASETS,
+    DatasetSection,
     RunConfig,
     component_sections,
     describe,
@@ -291,7 +292,7 @@ def _room_for_the_text(config: RunConfig) -> Iterator[Problem]:
         )
 
 
-@_checks("dataset.name", "dataset.path", "dataset.format", "dataset.mixture")
+@_checks("dataset")
 def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
     dataset = config.dataset
     if not dataset.name.strip() or Path(dataset.name).is_absolute() or ".." in Path(dataset.name).parts:
@@ -309,7 +310,15 @@ def _where_the_data_is(config: RunConfig) -> Iterator[Problem]:
             yield Problem("dataset.path", "is given beside dataset.mixture, which has the paths. Leave one out.")
         if len(set(dataset.mixture)) < len(dataset.mixture):
             yield Problem("dataset.mixture", f"got {dataset.mixture}, expected none of them twice.")
+        if dataset.name in ("demo", *KNOWN_DATASETS):
+            yield Problem("dataset.name", f"is {dataset.name}, one data set. Name the mixture, e.g. mixture.")
+        default = DatasetSection()
+        for key in ("format", "text_column", "label_column", "splits", "split_counts", "label_words", "hub_config"):
+            if getattr(dataset, key) != getattr(default, key):
+                yield Problem(f"dataset.{key}", "is given beside dataset.mixture, whose data sets have their own.")
         return
+    if dataset.apart_from:
+        yield Problem("dataset.apart_from", "is for a mixture: without dataset.mixture nothing is held apart.")
     known = ("demo", *KNOWN_DATASETS)
     hubs = [reader.name for reader in readers().values() if reader.by_name]
     if dataset.path is None and dataset.name not in known and dataset.format not in hubs:

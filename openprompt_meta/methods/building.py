@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,15 +24,19 @@ from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import new_optimizer
 from openprompt_meta.methods.language_model import TunedParameters, product_precision
 from openprompt_meta.methods.method import TaskSource, Texts
-from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate, shipped_classes
 from openprompt_meta.prompts.pooling import feature_size, suited_features
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
+
+logger = logging.getLogger(__name__)
 
 
 def pool_template(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, **others: Any
 ) -> PromptPoolTemplate:
     """The template of the configuration's section, with ``others`` in place of what stands there."""
+    if config.prompt_pool_template.init == "general":
+        _warn_of_classes_that_were_learned(dataset)
     # What the prompts start from must not know the classes they will be tested on.
     words = {name: dataset.label_words[name] for name in dataset.train.classes if name in dataset.label_words}
     settings = {**config.prompt_pool_template.model_dump(), "label_words": words, **others}
@@ -39,6 +44,21 @@ def pool_template(
         loaded.model, loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
     ).to(loaded.model.device)
     return template
+
+
+def _warn_of_classes_that_were_learned(dataset: TextDataset) -> None:
+    """Say so if the pool that ships has learned classes that this run calls unseen: other splits than the usual do."""
+    learned = set(shipped_classes())
+    for split in (dataset.valid, dataset.test):
+        both = [name for name in split.classes if name in learned or f"{dataset.name}/{name}" in learned]
+        if both:
+            logger.warning(
+                "The pool that ships, which init: general starts from, was learned on %d of the %s classes (%s): what "
+                "is measured on them is no measure of unseen classes. Use the default splits, or another init.",
+                len(both),
+                split.name,
+                ", ".join(both[:5]),
+            )
 
 
 def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVerbalizer:
@@ -135,11 +155,13 @@ def task_sources(
     sources = {}
     for split in splits:
         trains = split is dataset.train
-        episodes: Episodes = EpisodeSampler(split, meta.way, meta.shot, meta.query, seed)
+        episodes: Episodes
         if trains and varied:
             episodes = VariedEpisodeSampler(
                 split, _bounds(meta.train_ways, meta.way), _bounds(meta.train_shots, meta.shot), meta.train_texts, seed
             )
+        else:
+            episodes = EpisodeSampler(split, meta.way, meta.shot, meta.query, seed)
         sources[split.name] = TaskSource(
             episodes,
             encode(split.texts),

@@ -40,7 +40,8 @@ class TaskSource:
         label_words: words of its classes.
         names: the words of each of its classes as texts, encoded, and where those of which class are; for
             verbalizers that read them. With several texts of a class a task has one of them.
-        share_with_names: which part of the tasks has names; those without an example have them in any case.
+        share_with_names: which part of the tasks has names; those with a class without an example have them in any
+            case.
     """
 
     episodes: Episodes
@@ -52,7 +53,8 @@ class TaskSource:
     def __getitem__(self, index: int) -> Task:
         episode = self.episodes[index]
         names, of_classes = None, []
-        if self.names is not None and (not episode.support or self._brings_names(index)):
+        needs_names = len(set(episode.support_labels)) < len(episode.classes)  # some have no example
+        if self.names is not None and (needs_names or self._brings_names(index)):
             texts, places = self.names
             of_classes = [places[name][index % len(places[name])] for name in episode.classes]
             names = texts.batch(of_classes, range(len(episode.classes)))

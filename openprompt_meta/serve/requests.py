@@ -152,7 +152,7 @@ def add_limits(schemas: Mapping[str, Any], limits: Limits) -> None:
     texts["items"].update(text)
     classes = keys("FitRequest")["classes"]
     classes.update(minProperties=2, maxProperties=limits.classes, propertyNames=label)
-    classes["additionalProperties"].update(minItems=1, maxItems=limits.examples)
+    classes["additionalProperties"].update(maxItems=limits.examples)
     classes["additionalProperties"]["items"].update(text)
     words, _ = keys("FitRequest")["label_words"]["anyOf"]
     words["propertyNames"] = label  # of the classes, which a schema cannot say

@@ -248,9 +248,10 @@ class _Task:
 
 
 def best_sharpness(scores: Tensor, labels: Tensor, weights: Tensor) -> tuple[float, float]:
-    """The t within bounds that minimises the mean of -log softmax(t · scores), and that minimum.
+    """The t within bounds that suits scores best, and the mean of -log softmax(t · scores) there.
 
-    It is convex in t, so a golden-section search finds it.
+    Where all of a few scores are right, they would be made as sharp as may be. So t is drawn towards 1 by log(t)² / n,
+    as much as one score has to say. A golden-section search over log t finds the least of the two together.
 
     Args:
         scores: ``[n, C]``.
@@ -262,19 +263,22 @@ def best_sharpness(scores: Tensor, labels: Tensor, weights: Tensor) -> tuple[flo
         losses = F.cross_entropy(math.exp(logarithm) * scores, labels, reduction="none")
         return float((weights * losses).sum() / weights.sum())
 
+    def objective(logarithm: float) -> float:
+        return nll(logarithm) + logarithm**2 / len(labels)
+
     ratio = (math.sqrt(5) - 1) / 2
     low, high = (math.log(bound) for bound in _SHARPNESS)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = nll(left), nll(right)
+    at_left, at_right = objective(left), objective(right)
     while high - low > 1e-4:
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
-            at_left = nll(left)
+            at_left = objective(left)
         else:
             low, left, at_left = left, right, at_right
             right = low + ratio * (high - low)
-            at_right = nll(right)
+            at_right = objective(right)
     return math.exp((low + high) / 2), nll((low + high) / 2)
 
 
@@ -332,8 +336,8 @@ class AdaptiveVerbalizer(RepVerbalizer):
     over the support texts and the classes' words, with a_i such that every class counts the same in total: a logistic
     regression around the class means. No correction (W = 0, b = 0) and one for each C of ``strengths`` are compared by
     cross-validation on the support set, by the negative log-likelihood of what is held out, every class counting the
-    same; a stronger one is taken only if it is clearly better. t is what suits the held-out predictions best, so that
-    probabilities can be believed. Classes of very different sizes mostly leave the class means as they are.
+    same; a stronger one is taken only if it is clearly better. t is what suits the held-out predictions best, drawn
+    towards 1 where there are few. Classes of very different sizes mostly leave the class means as they are.
 
     :meth:`fit_support` does this where gradients are off, as in evaluation. With gradients on, in meta-training, and
     in an ordinary OpenPrompt loop there is no correction and t is 1: a run learns as with ``RepVerbalizer`` and is

@@ -16,8 +16,9 @@ from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import ConfigError, DataError, TemplateError
+from openprompt_meta.prompts.pool_template import MADE_FROM
 from openprompt_meta.tensor_files import read_tensors
-from runners.make_pool import MADE_FROM, text_hashes
+from runners.make_pool import text_hashes
 
 DEMO = load("demo")
 CLASSES = DEMO.test.classes[:4]
@@ -106,6 +107,9 @@ def test_texts_of_no_class_can_be_turned_away() -> None:
     assert (found[: len(asked)] == expected).mean() > 0.6
     rejected = classifier.predict_proba(strange).max(axis=1) < 0.5
     assert ((found[len(asked) :] == "none of these") == rejected).all()
+    truth = MetaPromptClassifier(reject_below=0.4).fit(*few(2)[:1], [i % 2 == 0 for i in range(8)])
+    assert {type(label) for label in truth.predict(asked)} <= {bool, int}
+    assert True in truth.predict(asked)
     numbers = MetaPromptClassifier(reject_below=0.999).fit(texts, [CLASSES.index(label) for label in labels])
     assert -1 in numbers.predict(strange)
     with pytest.raises(ConfigError, match=r"reject_below is 1.5; expected a probability below 1"):
@@ -137,6 +141,23 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
 # -- going on from it -------------------------------------------------------------------------------------------------
 
 
+def test_other_splits_may_call_unseen_what_it_has_seen(caplog: pytest.LogCaptureFixture) -> None:
+    from openprompt_meta.config.validation import config_from_mapping
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.method import build_method
+
+    for splits, warns in (("default", False), ("random", True)):
+        values = {
+            "prompt_pool_template": {"init": "general", "num_prompts": 1, "features": "mean"},
+            "dataset": {"splits": splits, "split_counts": [18, 9, 9] if splits == "random" else None},
+        }
+        config = config_from_mapping(values)
+        caplog.clear()
+        build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
+        assert ("is no measure of unseen classes" in caplog.text) == warns
+
+
 def test_a_run_goes_on_from_it() -> None:
     from openprompt_meta.config.validation import config_from_mapping
     from openprompt_meta.data.loading import open_dataset
@@ -148,6 +169,9 @@ def test_a_run_goes_on_from_it() -> None:
     method = build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
     shipped, _ = read_tensors(SHIPPED / "prompt_pool.safetensors")
     assert (method.template.pool.prompts == shipped["prompts"]).all()
+    at_mask = config.with_values({"prompt_pool_template.features": "mask"})
+    with pytest.raises(TemplateError, match=r"has features = mean; asked for is features = mask"):
+        build_method(at_mask, load_language_model(at_mask), open_dataset(at_mask.dataset), seed=0)
     wide = config.with_values({"prompt_pool_template.num_prompts": 3})
     with pytest.raises(TemplateError, match=r"has num_prompts = 1; asked for is num_prompts = 3"):
         build_method(wide, load_language_model(wide), open_dataset(wide.dataset), seed=0)

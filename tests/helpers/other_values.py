@@ -37,7 +37,8 @@ _GIVEN: dict[str, Any] = {
 }
 
 _COMPANIONS: dict[str, dict[str, Any]] = {
-    "dataset.mixture": {"dataset.path": None},
+    "dataset.mixture": {"dataset.path": None, "dataset.name": "both"},
+    "dataset.apart_from": {"dataset.path": None, "dataset.name": "both", "dataset.mixture": ["demo", "hwu64"]},
     "meta.train_names": {"rep_verbalizer.name_weight": 1.0},
     "dataset.splits": {"dataset.split_counts": [20, 8, 7]},
     **{

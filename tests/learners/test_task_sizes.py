@@ -89,6 +89,18 @@ def test_each_is_evaluated_as_by_hand_and_side_by_side(config: RunConfig, engine
         torch.testing.assert_close(outcome.log_probabilities.double(), _by_hand(method, task), rtol=1e-4, atol=1e-4)
 
 
+def test_a_class_of_one_text_is_known_by_its_name(config: RunConfig) -> None:
+    data = Path(str(config.dataset.path))
+    lines = (data / "train.jsonl").read_text("utf-8").splitlines()
+    kept = [line for line in lines if "weather" not in line]
+    kept.append(next(line for line in lines if "weather" in line))
+    (data / "train.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    source = _built(config).sources["train"]
+    for task in (source[i] for i in range(40)):
+        without = set(range(len(task.classes))) - set(task.support["label"].tolist())
+        assert not without or task.names is not None
+
+
 def test_both_engines_learn_the_same_from_them(config: RunConfig) -> None:
     gradients = []
     for engine in ("fast", "plain"):
@@ -166,6 +178,12 @@ def test_the_step_size_falls_in_a_straight_line(config: RunConfig, tmp_path: Pat
         ({"meta.train_names": 0.5, "verbalizer": "name_verbalizer"}, "knows nothing of a class without its words"),
         ({"dataset.mixture": ["demo", "demo"], "dataset.path": None}, "expected none of them twice"),
         ({"dataset.mixture": ["demo", "hwu64"]}, "dataset.path: is given beside dataset.mixture"),
+        ({"dataset.apart_from": ["hwu64"]}, "dataset.apart_from: is for a mixture"),
+        (
+            {"dataset.mixture": ["demo"], "dataset.path": None, "dataset.label_words": "words.json"},
+            "dataset.label_words: is given beside dataset.mixture",
+        ),
+        ({"dataset.mixture": ["demo"], "dataset.path": None, "dataset.name": "demo"}, "Name the mixture"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_key(config: RunConfig, values: dict[str, object], message: str) -> None:

@@ -139,9 +139,13 @@ def best_by_scipy(held_out, classes):
         losses = [w * cross_entropy((t * s).tolist(), y) for w, (s, y) in zip(weights, held_out, strict=True)]
         return math.fsum(losses) / math.fsum(weights)
 
-    found = minimize_scalar(nll, bounds=(0.25, 4.0), method="bounded", options={"xatol": 1e-8})
+    def objective(logarithm):
+        return nll(math.exp(logarithm)) + logarithm**2 / len(held_out)
+
+    bounds = (math.log(0.25), math.log(4.0))
+    t = math.exp(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
     right = [w for w, (s, y) in zip(weights, held_out, strict=True) if s.argmax() == y]
-    return found.x, found.fun, math.fsum(right) / math.fsum(weights)
+    return t, nll(t), math.fsum(right) / math.fsum(weights)
 
 
 # -- the correction ---------------------------------------------------------------------------------------------------
@@ -264,9 +268,17 @@ def test_the_temperature_is_that_of_a_brute_force_search():
             (weights * torch.nn.functional.cross_entropy(t * scores, labels, reduction="none")).sum() / weights.sum()
             for t in grid
         ]
-        best = int(torch.stack(losses).argmin())
+        best = int((torch.stack(losses) + grid.log().square() / 30).argmin())
         assert found == pytest.approx(grid[best].item(), rel=2e-3)
         assert nll == pytest.approx(losses[best].item(), rel=1e-4)
+
+
+def test_a_few_scores_that_are_all_right_do_not_make_it_sure():
+    scores = 3.0 * torch.eye(2, dtype=torch.float64)[[0, 1, 0, 1]]
+    few, _ = best_sharpness(scores, torch.tensor([0, 1, 0, 1]), torch.ones(4, dtype=torch.float64))
+    many, _ = best_sharpness(scores.repeat(250, 1), torch.tensor([0, 1] * 500), torch.ones(1000, dtype=torch.float64))
+    assert 1 < few < 1.3
+    assert many > 2
 
 
 def test_large_tasks_are_tried_on_two_folds_with_the_smallest_strength(monkeypatch):
