@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=300, help="5-way tasks (default: %(default)s)")
     parser.add_argument("--split", default="test", choices=("test", "valid"), help="(default: %(default)s)")
     parser.add_argument("--precision", default="float32", help="of the frozen model (default: %(default)s)")
+    parser.add_argument("--out-of-scope", action="store_true", help="also how well texts of no class are turned away")
     parser.add_argument("--contrastive", type=int, default=0, metavar="N", help="tasks of contrastive fine-tuning")
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON too")
     options = parser.parse_args(arguments)
@@ -92,6 +93,8 @@ def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str,
         for task in tqdm(drawn, desc=f"{dataset.name}, {title}", leave=False):
             for row, right in evaluated(task, features, of_names, prompted.verbalizer).items():
                 rows.setdefault(row, {}).setdefault(title, []).append(right)
+    if options.out_of_scope:
+        print(out_of_scope(by_class, features["pool"], of_names["pool"], prompted.verbalizer))
     for title, drawn in tasks.items():
         if options.contrastive and "0-shot" not in title:
             few = drawn[: options.contrastive]
@@ -230,6 +233,41 @@ def evaluated(
     found["pool"] = verbalizer.log_probabilities(features["pool"][query], None)
     found["pool, class means"] = cosines(features["pool"][query], verbalizer.label_embeddings)
     return {row: float((scores.argmax(dim=-1) == expected).float().mean()) for row, scores in found.items()}
+
+
+THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
+
+
+@torch.no_grad()
+def out_of_scope(by_class: Sequence[Sequence[int]], features: Tensor, names: Tensor, verbalizer: Any) -> str:
+    """Half of the classes are learned and all are asked for: a table of what is let in and what is turned away."""
+    from openprompt_meta.data.episodes import seeded_sample
+
+    lines = ["| examples | " + " | ".join(f"below {least}" for least in THRESHOLDS) + " |"]
+    lines.append("|---" * (len(THRESHOLDS) + 1) + "|")
+    for shots in ALL:
+        rates: list[list[tuple[float, float]]] = [[] for _ in THRESHOLDS]
+        for index, task in enumerate(all_classes(by_class, shots)):
+            known = sorted(seeded_sample(range(len(by_class)), (len(by_class) + 1) // 2, "known", index))
+            strange = [i for label, own in enumerate(task.query) if label not in known for i in own]
+            learned = Drawn(known, [task.support[i] for i in known], [task.query[i] for i in known])
+            verbalizer.begin_task([str(i) for i in known])
+            verbalizer.fit_names(names[known], torch.arange(len(known)))
+            verbalizer.fit_support(
+                features[[i for own in learned.support for i in own]], None, labels_of(learned.support)
+            )
+            sure = [
+                verbalizer.log_probabilities(features[some], None).exp().amax(dim=-1)
+                for some in ([i for own in learned.query for i in own], strange)
+            ]
+            for rate, least in zip(rates, THRESHOLDS, strict=True):
+                rate.append((float((sure[1] >= least).float().mean()), float((sure[0] < least).float().mean())))
+        cells = [
+            f"{100 * sum(a for a, _ in rate) / len(rate):.0f} / {100 * sum(b for _, b in rate) / len(rate):.0f}"
+            for rate in rates
+        ]
+        lines.append(f"| {shots} | " + " | ".join(cells) + " |")
+    return "\n".join(["", "false accepts of other classes' texts / rejects of known ones, per cent", "", *lines])
 
 
 def cosines(features: Tensor, of_classes: Tensor) -> Tensor:
