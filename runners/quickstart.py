@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from openprompt_meta.methods.method import Method
 
 SHOTS, DRAWS = (0, 1, 5), 5
+_START = "where it starts from"
 _LENGTH = 128  # tokens of a text at most
 _POOL, _WITH_NAMES, _CONTRASTIVE = "the pool that ships", "class means with names", "contrastive fine-tuning"
 # What costs nothing: a title, and the keys that make it of the run's configuration.
@@ -226,7 +227,7 @@ def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: Lo
         return _accuracies(build_method(config.with_values(keys), loaded, dataset, seed), meta.test_tasks, title)
 
     before = {title: accuracies(keys, title) for title, keys in _WITHOUT_TRAINING.items()}
-    before["prompts that learned nothing"] = accuracies({}, "prompts that learned nothing")
+    before[_START] = accuracies({}, _START)
     for title, found in before.items():
         print(f"   {title:<32}{summarise_tasks(found)}")
     with StopRequest() as stop:
@@ -236,7 +237,7 @@ def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: Lo
             return stop.exit_code
     after = json.loads(RunFolder(folder).seed(seed).test_file.read_text(encoding="utf-8"))["accuracies"]
     print(f"   {f'after {meta.iterations} meta-iterations':<32}{summarise_tasks(after)}")
-    for title in ("prompts that learned nothing", max(_WITHOUT_TRAINING, key=lambda name: _mean(before[name]))):
+    for title in (_START, max(_WITHOUT_TRAINING, key=lambda name: _mean(before[name]))):
         gain = summarise_tasks([one - other for one, other in zip(after, before[title], strict=True)])
         print(f"   {'':<32}{gain.mean:+.2%} ± {gain.interval or 0:.2%} on the same tasks against: {title}")
     return 0

@@ -88,7 +88,12 @@ class HeadChoice:
         # Of heads that are right equally often, likelihood tells why one was taken.
         figures = f"{head}: {tried.pop(self.strength)} of held-out examples right"
         others = [f"{found} {'without' if c is None else f'with C = {c:g}'}" for c, found in tried.items()]
-        return f"{figures}, against {' and '.join(others)}" if others else figures
+        if not others:
+            return figures
+        best = min(one.nll for one in self.candidates)
+        chosen = next(one.nll for one in self.candidates if one.strength == self.strength)
+        by_chance = ", which may be chance" if best < chosen else ""
+        return f"{figures}, against {' and '.join(others)}{by_chance}"
 
     def numbers(self) -> Tensor:
         """What :meth:`of_numbers` takes, ``[1 + candidates, 4]``, for a ``state_dict``."""
