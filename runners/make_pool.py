@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from openprompt_meta.classifier.pretrained import MetaLearned
     from openprompt_meta.data.dataset import TextDataset
 
-SERVING = {
-    "plm.precision": "float32",
-    "verbalizer": "adaptive_verbalizer",
-    "run.folder": None,  # where it lay is of no use to others
-    "run.threads": None,
-}
-"""What a pool is used with, in place of what it was learned with."""
 _CARD = Path(__file__).with_name("pool_card.md")
 
 
@@ -74,12 +67,12 @@ def save(run: Path, out: Path, figures: str | None = None) -> None:
     from openprompt_meta.classifier.pretrained import Changes, of_run, serving
     from openprompt_meta.data.loading import open_dataset
     from openprompt_meta.files import write_atomic
-    from openprompt_meta.prompts.pool_template import MADE_FROM
+    from openprompt_meta.pools import MADE_FROM
     from openprompt_meta.runs.run import load_run_config
     from openprompt_meta.tensor_files import write_tensors
 
     config = load_run_config(run)
-    meta = serving(of_run(run, None, Changes()), SERVING)
+    meta = serving(of_run(run, None, Changes()))
     (out / MADE_FROM).unlink(missing_ok=True)  # or the folder holds what is not a classifier's
     write_artefact(out, Stored(meta, None, {}))
     dataset = open_dataset(config.dataset)

@@ -75,13 +75,13 @@ def measure(options: argparse.Namespace) -> int:
 def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str, list[float]]]:
     """Accuracy of every task, by what was measured and by whom."""
     from openprompt_meta.classifier.artefact import read_artefact
-    from openprompt_meta.classifier.pretrained import SHIPPED, Changes, of_run, serving
+    from openprompt_meta.classifier.pretrained import Changes, of_run, serving
+    from openprompt_meta.pools import GENERAL
 
-    settings = {"plm.precision": options.precision, "verbalizer": "adaptive_verbalizer"}
     if options.left_out:
-        meta = serving(of_run(Path(options.left_out) / f"without-{dataset.name}", None, Changes()), settings)
+        meta = serving(of_run(Path(options.left_out) / f"without-{dataset.name}", None, Changes()), options.precision)
     else:
-        meta = serving(read_artefact(options.pool or SHIPPED).meta, settings)
+        meta = serving(read_artefact(options.pool or GENERAL).meta, options.precision)
     texts, by_class, names = few_texts(dataset, dataset[options.split])
     prompted, bare = Prompted(meta), Bare(meta)
     features = {"pool": prompted.read(texts), "bare": bare.read(texts)}

@@ -35,7 +35,6 @@ from openprompt_meta.classifier.inputs import (
 )
 from openprompt_meta.classifier.prediction import Explanation, Predictor
 from openprompt_meta.classifier.pretrained import (
-    SHIPPED,
     Changes,
     MetaLearned,
     base_model_of,
@@ -46,6 +45,7 @@ from openprompt_meta.classifier.pretrained import (
     takes_shipped_pool,
 )
 from openprompt_meta.errors import ConfigError, DataError, OpenPromptMetaError, VerbalizerError
+from openprompt_meta.pools import GENERAL
 from openprompt_meta.runs.folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -543,7 +543,7 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
 
     def _read_source(self) -> MetaLearned:
         if self.artefact is None and takes_shipped_pool(self.base_model):
-            return self._changed(read_artefact(SHIPPED).meta)
+            return self._changed(read_artefact(GENERAL).meta)
         if self.artefact is None:
             return fresh(self.seed, self._changes())
         if RunFolder(self.artefact).config_file.is_file() and not is_artefact(self.artefact):

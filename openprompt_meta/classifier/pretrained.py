@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from openprompt_meta.components import verbalizers
 from openprompt_meta.config.schema import RunConfig, key_at
 from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
+from openprompt_meta.encoder.minilm import MINILM
 from openprompt_meta.encoder.model_files import is_on_this_machine
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.methods.language_model import load_language_model
@@ -253,26 +254,32 @@ def with_learned_scalars(config: RunConfig, checkpoint: Path) -> RunConfig:
     return config.with_values({**values, f"{config.verbalizer}.learn": []}) if learned else config
 
 
-SHIPPED = Path(__file__).parents[1] / "pools" / "general"
-"""The pool that comes with the package, a saved classifier that is not fitted."""
-
-
 def takes_shipped_pool(base_model: str | os.PathLike[str] | None) -> bool:
     """Whether the language model is the one that the pool which ships was learned on."""
-    return base_model is None or os.fspath(base_model) == "minilm"
+    return base_model is None or os.fspath(base_model) == MINILM
 
 
-def serving(meta: MetaLearned, values: Mapping[str, Any]) -> MetaLearned:
-    """The same pool to be used with other settings than it was learned with.
+SERVING: Mapping[str, Any] = {
+    "plm.precision": "float32",
+    "verbalizer": "adaptive_verbalizer",
+    "run.folder": None,  # where it lay is of no use to others
+    "run.threads": None,
+}
+"""What a pool is used with, in place of what it was learned with."""
+
+
+def serving(meta: MetaLearned, precision: str = "float32") -> MetaLearned:
+    """The same pool with the settings that serve whoever fits it.
+
+    Its verbalizer takes over what the settings of the one before have in common with its own.
 
     Args:
         meta: the pool.
-        values: settings by their dotted paths, such as the precision of the language model. Another verbalizer takes
-            over what the settings of the one before have in common with its own.
+        precision: of the language model.
     """
     config = meta.config
-    values = dict(values)
-    chosen = values.get("verbalizer", config.verbalizer)
+    values = {**SERVING, "plm.precision": precision}
+    chosen = values["verbalizer"]
     if chosen != config.verbalizer:
         given = config.verbalizer_section.model_dump()
         known = verbalizers()[chosen].config.model_fields

@@ -324,8 +324,9 @@ def _as_text(explanation: Explanation) -> Sequence[str]:
         ]
         note = f"   ({', '.join(sides)})" if sides else ""
         lines.append(f"{_shown(entry.label):<{longest}}  {entry.probability:.3f} {_blocks(entry.probability)}{note}")
-    lines += ["", "attention over the prompts"]
-    lines += [f"{i:>3}  {weight:.3f} {_blocks(weight)}" for i, weight in enumerate(explanation.attention, start=1)]
+    if len(explanation.attention) > 1:
+        lines += ["", "attention over the prompts"]
+        lines += [f"{i:>3}  {weight:.3f} {_blocks(weight)}" for i, weight in enumerate(explanation.attention, start=1)]
     lines += ["", "words near the prompt, position by position"]
     for i, position in enumerate(explanation.prompt_words, start=1):
         lines.append(f"{i:>3}  " + ", ".join(f"{near.word} {near.cosine:.2f}" for near in position))

@@ -18,6 +18,7 @@ from openprompt_meta.errors import DataError
 # has to be the same on every machine and in ten years' time, so the few lines that turn bits into a draw stand here.
 
 T = TypeVar("T")
+_IN_ALL = 1 << 20  # what shares between 0 and 1 are counted in
 
 
 def seeded_sample(items: Sequence[T], count: int, *key: str | int) -> list[T]:
@@ -47,6 +48,12 @@ def seeded_choice(items: Sequence[T], weights: Sequence[int], *key: str | int) -
             return item
         place -= weight
     raise AssertionError("the place lies below the sum of the weights")
+
+
+def seeded_chance(share: float, *key: str | int) -> bool:
+    """True for this share of all keys."""
+    often = round(share * _IN_ALL)
+    return often == _IN_ALL or seeded_choice((True, False), (often, _IN_ALL - often), *key)
 
 
 def _words(key: tuple[str | int, ...]) -> Iterator[int]:
@@ -235,13 +242,13 @@ class VariedEpisodeSampler(Episodes):
         )
 
 
-_FINENESS = 2**40
+_WHOLE = 1 << 40  # what is divided by sizes
 
 
 def _size(low: int, high: int, *key: str | int) -> int:
     """A number between two bounds, both included, each as likely as one over itself (one over itself plus one)."""
     sizes = range(low, high + 1)
-    return seeded_choice(sizes, [_FINENESS // (size + 1) for size in sizes], *key)
+    return seeded_choice(sizes, [_WHOLE // (size + 1) for size in sizes], *key)
 
 
 def _all_of(by_label: Mapping[int, Sequence[int]]) -> tuple[int, ...]:

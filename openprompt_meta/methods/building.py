@@ -24,7 +24,8 @@ from openprompt_meta.learners.meta import GradientLearner
 from openprompt_meta.learners.optim import new_optimizer
 from openprompt_meta.methods.language_model import TunedParameters, product_precision
 from openprompt_meta.methods.method import TaskSource, Texts
-from openprompt_meta.prompts.pool_template import PromptPoolTemplate, shipped_classes
+from openprompt_meta.pools import learned_classes
+from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.prompts.pooling import feature_size, suited_features
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 
@@ -48,7 +49,7 @@ def pool_template(
 
 def _warn_of_classes_that_were_learned(dataset: TextDataset) -> None:
     """Say so if the pool that ships has learned classes that this run calls unseen: other splits than the usual do."""
-    learned = set(shipped_classes())
+    learned = set(learned_classes())
     for split in (dataset.valid, dataset.test):
         both = [name for name in split.classes if name in learned or f"{dataset.name}/{name}" in learned]
         if both:

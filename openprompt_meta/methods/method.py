@@ -11,14 +11,12 @@ from torch import Tensor
 from openprompt_meta.components import methods
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import TextDataset
-from openprompt_meta.data.episodes import Episodes, seeded_choice
+from openprompt_meta.data.episodes import Episodes, seeded_chance
 from openprompt_meta.encoder.classifier import MaskClassifier
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.task import Task, TaskLearner
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
-
-_FINENESS = 1 << 20  # of a share
 
 # -- Tasks of a split: episodes of indices turned into batches of tensors ---------------------------------------------
 
@@ -54,7 +52,7 @@ class TaskSource:
         episode = self.episodes[index]
         names, of_classes = None, []
         needs_names = len(set(episode.support_labels)) < len(episode.classes)  # some have no example
-        if self.names is not None and (needs_names or self._brings_names(index)):
+        if self.names is not None and (needs_names or seeded_chance(self.share_with_names, "names", index)):
             texts, places = self.names
             of_classes = [places[name][index % len(places[name])] for name in episode.classes]
             names = texts.batch(of_classes, range(len(episode.classes)))
@@ -67,12 +65,6 @@ class TaskSource:
             names=names,
             text_ids=(episode.support, episode.query, of_classes),
         )
-
-    def _brings_names(self, index: int) -> bool:
-        if self.share_with_names == 1:
-            return True
-        with_names = round(self.share_with_names * _FINENESS)
-        return seeded_choice((True, False), (with_names, _FINENESS - with_names), "names", index)
 
 
 @dataclass(frozen=True)

@@ -17,38 +17,21 @@ from torch import Tensor, nn
 from openprompt_meta.compat.bridge import refuse_unknown_keys
 from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
 from openprompt_meta.errors import TemplateError
+from openprompt_meta.pools import GENERAL
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import DESCRIBED, read_pool_config, read_pool_weights, write_pool_files
 from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
-from openprompt_meta.tensor_files import DamagedFile, read_tensors
 
 logger = logging.getLogger(__name__)
 
 # -- `PromptPoolTemplate`: OpenPrompt's soft template with an attention-weighted pool in place of one prompt ----------
 
 INITIALISATIONS = ("label_words", "vocab", "random", "general")
-SHIPPED_POOL = Path(__file__).parents[1] / "pools" / "general"
-"""The pool that comes with the package, for its packaged encoder."""
-MADE_FROM = "made_from.safetensors"
-"""Beside it: hashes of the texts that it was made from, and the classes."""
-
-
 KEYS = ("normal", "kmeans")
 # What the encoder may be given besides input_ids, cut to the text without the pool for the query.
 _ALONGSIDE = ("attention_mask", "token_type_ids")
-
-
-def shipped_classes() -> list[str]:
-    """The classes that the pool which ships was learned on, each after the name of its data set."""
-    try:
-        _, metadata = read_tensors(SHIPPED_POOL / MADE_FROM)
-    except (OSError, DamagedFile) as error:
-        raise TemplateError(
-            f"{SHIPPED_POOL / MADE_FROM} cannot be read: {error}. Install the package again."
-        ) from None
-    return metadata["classes of train"].split("\n")
 
 
 class PromptPoolTemplate(SoftTemplate):
@@ -190,7 +173,7 @@ class PromptPoolTemplate(SoftTemplate):
         self.pool.set_prompts_from_tokens(embedding, torch.tensor(ids, device=embedding.device))
 
     def _take_shipped_pool(self) -> None:
-        config = read_pool_config(SHIPPED_POOL)
+        config = read_pool_config(GENERAL)
         own: dict[str, Any] = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
         own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
         others: dict[str, Any] = {name: config[name] for name in own if config[name] != own[name]}
@@ -204,7 +187,7 @@ class PromptPoolTemplate(SoftTemplate):
                 "init."
             )
         prompts = read_pool_weights(
-            SHIPPED_POOL, PromptPool(**{name: config[name] for name in ("key_dim", "value_dim", *DESCRIBED)})
+            GENERAL, PromptPool(**{name: config[name] for name in ("key_dim", "value_dim", *DESCRIBED)})
         )
         with torch.no_grad():
             self.pool.prompts.copy_(prompts["prompts"])

@@ -10,13 +10,12 @@ import pytest
 
 from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.classifier.artefact import read_artefact
-from openprompt_meta.classifier.pretrained import SHIPPED
 from openprompt_meta.cli import main
 from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import ConfigError, DataError, TemplateError
-from openprompt_meta.prompts.pool_template import MADE_FROM
+from openprompt_meta.pools import GENERAL, MADE_FROM
 from openprompt_meta.tensor_files import read_tensors
 from runners.make_pool import text_hashes
 
@@ -38,7 +37,7 @@ def others(after: int) -> tuple[list[str], list[str]]:
 
 
 def test_nothing_of_a_test_split_is_in_the_making() -> None:
-    hashes, metadata = read_tensors(SHIPPED / MADE_FROM)
+    hashes, metadata = read_tensors(GENERAL / MADE_FROM)
     learned = set(hashes["train"].tolist())
     assert len(learned) > 5000
     assert not learned & set(hashes["test"].tolist())
@@ -53,14 +52,14 @@ def test_nothing_of_a_test_split_is_in_the_making() -> None:
 
 
 def test_it_is_small_and_what_was_saved() -> None:
-    files = list(SHIPPED.iterdir())
+    files = list(GENERAL.iterdir())
     assert sum(file.stat().st_size for file in files) < 1_000_000
     assert not [file for file in files if file.suffix not in (".json", ".safetensors", ".md")]
-    stored = read_artefact(SHIPPED)  # checks the checksums
+    stored = read_artefact(GENERAL)  # checks the checksums
     assert stored.task is None
-    description = json.loads((SHIPPED / "classifier.json").read_text("utf-8"))
+    description = json.loads((GENERAL / "classifier.json").read_text("utf-8"))
     assert "/" not in description["base_model"]["name"]
-    card = (SHIPPED / "README.md").read_text("utf-8")
+    card = (GENERAL / "README.md").read_text("utf-8")
     for part in ("Where it does not help", "demo", *KNOWN_DATASETS):
         assert part in card
 
@@ -167,7 +166,7 @@ def test_a_run_goes_on_from_it() -> None:
     values = {"init": "general", "num_prompts": 1, "features": "mean"}
     config = config_from_mapping({"prompt_pool_template": values})
     method = build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
-    shipped, _ = read_tensors(SHIPPED / "prompt_pool.safetensors")
+    shipped, _ = read_tensors(GENERAL / "prompt_pool.safetensors")
     assert (method.template.pool.prompts == shipped["prompts"]).all()
     at_mask = config.with_values({"prompt_pool_template.features": "mask"})
     with pytest.raises(TemplateError, match=r"has features = mean; asked for is features = mask"):

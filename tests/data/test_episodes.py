@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openprompt_meta.data.dataset import Split
-from openprompt_meta.data.episodes import EpisodeSampler, VariedEpisodeSampler, seeded_choice, seeded_sample
+from openprompt_meta.data.episodes import (
+    EpisodeSampler,
+    VariedEpisodeSampler,
+    seeded_chance,
+    seeded_choice,
+    seeded_sample,
+)
 from openprompt_meta.data.loading import load
 from openprompt_meta.errors import DataError
 
@@ -250,3 +256,9 @@ def test_a_choice_is_as_likely_as_its_weight() -> None:
     found = Counter(seeded_choice("abc", (1, 0, 3), "key", i) for i in range(4000))
     assert found["b"] == 0
     assert abs(found["a"] / 4000 - 0.25) < 0.02
+
+
+def test_a_chance_is_as_likely_as_its_share() -> None:
+    assert all(seeded_chance(1.0, "key", i) for i in range(50))
+    assert not any(seeded_chance(0.0, "key", i) for i in range(50))
+    assert abs(sum(seeded_chance(0.7, "key", i) for i in range(4000)) / 4000 - 0.7) < 0.025

@@ -9,7 +9,8 @@ import pytest
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.data.classes import telling_words
 from openprompt_meta.data.dataset import Split, TextDataset
-from openprompt_meta.data.loading import load, mixture_of, open_dataset, with_at_most
+from openprompt_meta.data.loading import load, open_dataset
+from openprompt_meta.data.mixtures import mixture_of, with_at_most
 from openprompt_meta.errors import DataError
 from tests.helpers.small_runs import write_data
 

@@ -90,7 +90,12 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
 
 
 ATTENTION = FigureKind(
-    "attention", "Attention by class", "Which classes use which prompts?", AttentionWeights, _measure_attention
+    "attention",
+    "Attention by class",
+    "Which classes use which prompts?",
+    AttentionWeights,
+    _measure_attention,
+    fits=lambda runs: any(run.config.prompt_pool_template.num_prompts > 1 for run in runs),
 )
 
 
