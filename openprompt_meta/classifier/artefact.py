@@ -39,7 +39,7 @@ from openprompt_meta.config.writing import to_mapping
 from openprompt_meta.errors import ArtefactError, OpenPromptMetaError, TemplateError
 from openprompt_meta.files import folder_writer, leftovers_beside, read_json, read_limited, write_atomic
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.prompts.pool_files import write_pool_files
+from openprompt_meta.prompts.pool_files import READ_BY, write_pool_files
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from openprompt_meta.version import __version__
 
@@ -349,7 +349,8 @@ def _write_files(folder: Path, stored: Stored) -> None:
     write_tensors(folder / _TENSORS, _tensors(stored), {"format": _FORMAT, "format_version": str(_FORMAT_VERSION)})
     pool = _pool_module(meta.config, meta.pool if task is None else task.adapted.pool)
     section = meta.config.prompt_pool_template
-    write_pool_files(folder, pool, section.text, meta.config.plm.model_path, section.features, section.add_query)
+    read_by = {name: getattr(section, name) for name in READ_BY}
+    write_pool_files(folder, pool, section.text, meta.config.plm.model_path, read_by)
     write_atomic(folder / _CARD, model_card(stored))
     sealed = [name for name in (_TENSORS, _SUPPORT, _POOL_TENSORS) if (folder / name).exists()]
     description = {

@@ -197,7 +197,12 @@ class MaskOnlyClassifier(MaskClassifier):
         inputs = {key: prepared[key] for key in prepared if key in self._encoder_keys and key != "labels"}
         hidden: Tensor = self.plm.base_model(**inputs).last_hidden_state  # [B, L, d_o]
         at_mask: Tensor = self.extract_at_mask(hidden, batch)
-        return at_mask, None if self.features == "mask" else mean_over_tokens(hidden, batch["attention_mask"])
+        return at_mask, None if self.features == "mask" else mean_over_tokens(hidden, self._read_positions(batch))
+
+    def _read_positions(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[B, L]``, above zero at the tokens that a mean is over."""
+        positions: Tensor = self.template.read_positions(batch)
+        return positions
 
     def _output(
         self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any, query: Tensor | None = None

@@ -79,6 +79,11 @@ class Packing:
         """The slots in which ``key`` is above zero, row by row in the order of the packing."""
         return ((self.flat(key) > 0) & self.valid).nonzero().flatten()
 
+    def slots_to_read(self, features: Features) -> Tensor:
+        """``[R]``, the slot of each row's [MASK]; its first one if a mean is read: there may be no [MASK]."""
+        slots = self.slots_where("loss_ids")
+        return slots if len(slots) or features != "mean" else (self.columns == 0).nonzero().flatten()
+
 
 def pack(batches: Sequence[Mapping[str, Any]], group_cost: int | None = None) -> Packing:
     """Lay the rows of wrapped batches end to end.
@@ -160,6 +165,34 @@ _PARTS_OF_A_LAYER = (
 )
 
 
+# Keys and values of one layer, ``[P, heads, L_p, size]`` each.
+_KeysAndValues = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Prompts that texts attend to, and that attend to themselves alone.
+
+    Attributes:
+        embedded: ``[P, L_p, d]``, what of each enters the first layer.
+        of_rows: ``[R]``, which of them each row attends to, in the order of the packing.
+    """
+
+    embedded: Tensor
+    of_rows: Tensor
+
+    def of_groups(self, part: _KeysAndValues, groups: Sequence[Group], first_row: int) -> list[_KeysAndValues]:
+        """What the groups from ``first_row`` on attend to, ``[rows, heads, L_p, size]`` each."""
+        found = []
+        for group in groups:
+            own = self.of_rows[first_row : first_row + group.rows]
+            one = len(part[0]) == 1  # a single prompt need not be copied
+            keys, values = (x.expand(group.rows, -1, -1, -1) if one else x[own] for x in part)
+            found.append((keys, values))
+            first_row += group.rows
+        return found
+
+
 class PackedEncoder:
     """What a BERT-like encoder says of packed texts, at the [MASK] or on average.
 
@@ -204,7 +237,13 @@ class PackedEncoder:
         return embedded.squeeze(0)
 
     def read(
-        self, embedded: Tensor, groups: Sequence[Group], slots: Tensor, at_mask: bool = True, mean: bool = False
+        self,
+        embedded: Tensor,
+        groups: Sequence[Group],
+        slots: Tensor,
+        at_mask: bool = True,
+        mean: bool = False,
+        prefix: Prefix | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The last layer's output of every row: at one slot ``[R, d]``, and averaged over its tokens ``[R, d]``.
 
@@ -214,27 +253,51 @@ class PackedEncoder:
             slots: ``[R]``, the slot to look at in each row, in the order of the packing.
             at_mask: whether to look there.
             mean: whether to average.
+            prefix: prompts to attend to, if they stand outside of the texts.
         """
+        beside = [] if prefix is None else self._keys_and_values(prefix)
         passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
         starts = [0, *accumulate(sizes[:-1])]
-        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, strict=True)
-        found = [self._pass(part, one, own - start, mean) for part, one, own, start in parts]
+        prefixes = [
+            None if prefix is None else [prefix.of_groups(layer, one, row) for layer in beside]
+            for one, row in zip(passes, accumulate([0, *rows[:-1]]), strict=True)
+        ]
+        parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, prefixes, strict=True)
+        found = [self._pass(part, one, own - start, mean, its_own) for part, one, own, start, its_own in parts]
         means = [own for _, own in found if own is not None]
         return torch.cat([own for own, _ in found]) if at_mask else None, torch.cat(means) if means else None
 
+    def _keys_and_values(self, prefix: Prefix) -> list[_KeysAndValues]:
+        """What texts attend to of each prompt in each layer."""
+        prompts, length, _ = prefix.embedded.shape
+        hidden, groups = prefix.embedded.flatten(0, 1), (Group(prompts, length, None),)
+        found = []
+        for layer in self._layers:
+            attention = layer.attention.self
+            found.append((self._heads(attention.key(hidden), prompts), self._heads(attention.value(hidden), prompts)))
+            if layer is not self._layers[-1]:
+                hidden = self._layer(layer, hidden, hidden, groups, [length])
+        return found
+
     def _pass(
-        self, hidden: Tensor, groups: Sequence[Group], slots: Tensor, mean: bool
+        self,
+        hidden: Tensor,
+        groups: Sequence[Group],
+        slots: Tensor,
+        mean: bool,
+        prefixes: Sequence[Sequence[_KeysAndValues]] | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """All layers over some of the rows."""
+        """All layers over some of the rows, which attend to ``prefixes`` (by layer and group) if there are any."""
         lengths = [group.length for group in groups]
-        for layer in self._layers[:-1]:
-            hidden = self._layer(layer, hidden, hidden, groups, lengths)
-        last = self._layers[-1]
+        of_layers: Sequence[Sequence[_KeysAndValues] | None] = prefixes or [None] * len(self._layers)
+        *layers, last = zip(self._layers, of_layers, strict=True)
+        for layer, its_own in layers:
+            hidden = self._layer(layer, hidden, hidden, groups, lengths, its_own)
         if not mean:
-            return self._layer(last, hidden[slots], hidden, groups, [1] * len(groups)), None
-        hidden = self._layer(last, hidden, hidden, groups, lengths)
+            return self._layer(last[0], hidden[slots], hidden, groups, [1] * len(groups), last[1]), None
+        hidden = self._layer(last[0], hidden, hidden, groups, lengths, last[1])
         parts = zip(groups, hidden.split([group.slots for group in groups]), strict=True)
         return hidden[slots], torch.cat([_row_means(group, part) for group, part in parts])
 
@@ -243,16 +306,24 @@ class PackedEncoder:
         packing = pack([batch])
         types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
         embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
-        # A mean needs no slot to look at; there may be no [MASK].
-        slots = (packing.columns == 0).nonzero().flatten() if features == "mean" else packing.slots_where("loss_ids")
+        slots = packing.slots_to_read(features)
         return joined_features(
             *self.read(embedded, packing.groups, slots, at_mask=features != "mean", mean=features != "mask")
         )[packing.place]
 
     def _layer(
-        self, layer: Any, asking: Tensor, answering: Tensor, groups: Sequence[Group], asking_lengths: Sequence[int]
+        self,
+        layer: Any,
+        asking: Tensor,
+        answering: Tensor,
+        groups: Sequence[Group],
+        asking_lengths: Sequence[int],
+        prefixes: Sequence[_KeysAndValues] | None = None,
     ) -> Tensor:
-        """One transformer layer for the slots of ``asking``, which attend to those of ``answering``."""
+        """One transformer layer for the slots of ``asking``, which attend to those of ``answering``.
+
+        ``prefixes``, one for each group, are attended to as well.
+        """
         attention = layer.attention.self
         queries = attention.query(asking).split(
             [group.rows * length for group, length in zip(groups, asking_lengths, strict=True)]
@@ -260,22 +331,31 @@ class PackedEncoder:
         keys = attention.key(answering).split([group.slots for group in groups])
         values = attention.value(answering).split([group.slots for group in groups])
         # split, not slices: the gradient of a slice is as large as what it was cut from.
-        parts = zip(queries, keys, values, groups, strict=True)
-        context = torch.cat([self._attend(query, key, value, group) for query, key, value, group in parts])
+        beside: Sequence[_KeysAndValues | None] = prefixes or [None] * len(groups)
+        parts = zip(queries, keys, values, groups, beside, strict=True)
+        context = torch.cat([self._attend(*part) for part in parts])
         return self._after_attention(layer, context, asking)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, group: Group) -> Tensor:
-        queries, keys, values = (
-            part.view(group.rows, -1, self._num_heads, part.shape[-1] // self._num_heads).transpose(1, 2)
-            for part in (query, key, value)
-        )  # [rows, heads, length, size]
+    def _heads(self, part: Tensor, rows: int) -> Tensor:
+        """``[rows, heads, length, size]`` of ``[rows · length, d]``."""
+        return part.view(rows, -1, self._num_heads, part.shape[-1] // self._num_heads).transpose(1, 2)
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, group: Group, prefix: _KeysAndValues | None
+    ) -> Tensor:
+        queries, keys, values = (self._heads(part, group.rows) for part in (query, key, value))
+        is_key = group.keys
+        if prefix is not None:
+            keys, values = torch.cat([prefix[0], keys], dim=2), torch.cat([prefix[1], values], dim=2)
+            if is_key is not None:
+                is_key = F.pad(is_key, (prefix[0].shape[2], 0), value=True)
         if self._eager:
             scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
-            if group.keys is not None:
-                scores = scores.masked_fill(~group.keys, torch.finfo(scores.dtype).min)
+            if is_key is not None:
+                scores = scores.masked_fill(~is_key, torch.finfo(scores.dtype).min)
             attended = scores.softmax(dim=-1) @ values
         else:
-            attended = F.scaled_dot_product_attention(queries, keys, values, group.keys)
+            attended = F.scaled_dot_product_attention(queries, keys, values, is_key)
         joined: Tensor = attended.transpose(1, 2).reshape(query.shape)
         return joined
 
@@ -353,7 +433,7 @@ class PreparedBatches:
         order: ``[R]``, which row (counted over the batches) stands where.
         place: ``[R]``, its inverse.
         mask_slots: ``[R]``, where each row's [MASK] is, in the order of the packing.
-        prompt_slots: ``[R · L_p]``, where the prompts go, likewise.
+        prompt_slots: ``[R · L_p]``, where the prompts go, likewise; none if they stand outside of the texts.
         queries: ``[B, d_o]`` of each batch, none if there are no prompts to mix; ``None`` if who answers is tuned.
         batches: what was laid out.
     """
@@ -397,11 +477,12 @@ class PackedClassifier(MaskOnlyClassifier):
     @torch.no_grad()
     def prepare(self, batches: Sequence[Mapping[str, Any]]) -> PreparedBatches:
         """The batches laid end to end, to be read any number of times."""
-        packing = pack(batches)
+        prefix = self._as_prefix
+        packing = pack([self._without_pool(batch) for batch in batches] if prefix else batches)
         token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
-        prompt_slots = packing.slots_where("soft_token_ids")
-        asking = batches if len(prompt_slots) or self.adds_query else ()
+        prompt_slots = columns[:0] if prefix else packing.slots_where("soft_token_ids")
+        asking = batches if prefix or len(prompt_slots) or self.adds_query else ()
         tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return PreparedBatches(
             token_ids=token_ids,
@@ -411,7 +492,7 @@ class PackedClassifier(MaskOnlyClassifier):
             groups=packing.groups,
             order=packing.order,
             place=packing.place,
-            mask_slots=packing.slots_where("loss_ids"),
+            mask_slots=packing.slots_to_read(self.features),
             prompt_slots=prompt_slots,
             queries=None if tuned else tuple(self._queries(batch) for batch in asking),
             batches=batches,
@@ -429,15 +510,38 @@ class PackedClassifier(MaskOnlyClassifier):
     def _embedded_words(self, token_ids: Tensor, columns: Tensor, types: Tensor | None) -> Tensor:
         return self._packed_encoder.embed(self._packed_encoder.word_embeddings(token_ids), columns, types)
 
+    @property
+    def _as_prefix(self) -> bool:
+        return getattr(self.template, "as_prefix", False)
+
+    def _without_pool(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The texts by themselves, as a batch to be packed."""
+        inputs, is_mask = self.template.without_pool(batch)
+        return {**inputs, "loss_ids": is_mask.long()}
+
+    def _prefix(
+        self, prepared: PreparedBatches, pools: Sequence[PromptPool], queries: Sequence[Tensor], dtype: torch.dtype
+    ) -> Prefix:
+        """The prompts that stand outside of the texts: a single one of a pool once for all of a batch."""
+        mixed, rows, count = [], [], 0
+        for pool, query in zip(pools, queries, strict=True):
+            single = pool.num_prompts == 1
+            mixed.append(pool(query[:1] if single else query))
+            rows.append(torch.full((len(query),), count) if single else torch.arange(count, count + len(query)))
+            count += len(mixed[-1])
+        prompts = torch.cat(mixed)
+        columns = torch.arange(prompts.shape[1], device=prompts.device).repeat(count)
+        embedded = self._packed_encoder.embed(prompts.flatten(0, 1).to(dtype), columns)
+        return Prefix(embedded.view(count, prompts.shape[1], -1), torch.cat(rows).to(prompts.device)[prepared.order])
+
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
         """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""
         template = self.template
         if not template.asks_queries or "query" in batch or template.query_function.frozen_copy:
             given: Tensor = template.pool_queries(batch)
             return given
-        inputs, is_mask = template.without_pool(batch)
-        asked = {**inputs, "loss_ids": is_mask.long()}
-        return self._packed_encoder.read_batch(asked, template.features).to(template.pool.keys.dtype)
+        read = self._packed_encoder.read_batch(self._without_pool(batch), template.features)
+        return read.to(template.pool.keys.dtype)
 
     def encode(
         self, prepared: PreparedBatches, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None
@@ -453,9 +557,10 @@ class PackedClassifier(MaskOnlyClassifier):
         if len(prepared.prompt_slots):
             prompts = self._embedded_prompts(prepared, pools, queries, hidden.dtype)
             hidden = hidden.index_copy(0, prepared.prompt_slots, prompts)
+        prefix = self._prefix(prepared, pools, queries, hidden.dtype) if self._as_prefix else None
         wants_mask = self.features != "mean" or self._head is not None
         found = self._packed_encoder.read(
-            hidden, prepared.groups, prepared.mask_slots, wants_mask, self.features != "mask"
+            hidden, prepared.groups, prepared.mask_slots, wants_mask, self.features != "mask", prefix
         )
         sizes = [len(batch["input_ids"]) for batch in prepared.batches]
         masks, means = ([None] * len(sizes) if part is None else part[prepared.place].split(sizes) for part in found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ FORMAT_VERSION = 1
 _MAX_BYTES = 1_000_000  # of the JSON
 DESCRIBED = ("num_prompts", "prompt_length", "top_n", "attention", "attention_temperature")
 """Arguments of a pool that are saved with it."""
+READ_AT_MASK: Mapping[str, Any] = {"features": "mask", "add_query": False, "as_prefix": False}
+"""How texts are read with the pool, by a template's arguments of these names: here as in the paper."""
+READ_BY = tuple(READ_AT_MASK)
 _CHECKSUM = "weights_sha256"
 _DESCRIPTION = "description"
 
@@ -41,10 +45,16 @@ def write_pool_files(
     pool: PromptPool,
     text: str | None,
     base_model: str,
-    features: str = "mask",
-    add_query: bool = False,
+    read_by: Mapping[str, Any] = READ_AT_MASK,
 ) -> None:
     """Write both files to ``folder``, which is made if need be.
+
+    Args:
+        folder: where.
+        pool: what.
+        text: of its template.
+        base_model: whose input embeddings its prompts stand beside.
+        read_by: the template's :data:`READ_BY`.
 
     Raises:
         TemplateError: they cannot be written; what was saved there before can still be loaded.
@@ -55,8 +65,7 @@ def write_pool_files(
         "format_version": FORMAT_VERSION,
         "base_model": base_model,
         "text": text,
-        "features": features,
-        "add_query": add_query,
+        **read_by,
         "num_prompts": pool.num_prompts,
         "prompt_length": pool.prompt_length,
         "key_dim": pool.key_dim,
@@ -145,4 +154,4 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
-    return {"add_query": False, **config}  # templates that were saved before it could
+    return {**READ_AT_MASK, **config}  # templates that were saved before they could be read otherwise

@@ -20,8 +20,15 @@ from openprompt_meta.errors import TemplateError
 from openprompt_meta.pools import GENERAL
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.prompts.pool_files import DESCRIBED, read_pool_config, read_pool_weights, write_pool_files
+from openprompt_meta.prompts.pool_files import (
+    DESCRIBED,
+    READ_BY,
+    read_pool_config,
+    read_pool_weights,
+    write_pool_files,
+)
 from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
+from openprompt_meta.prompts.prefix import check_takes_prefix, prefix_inputs
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
 logger = logging.getLogger(__name__)
@@ -73,6 +80,10 @@ class PromptPoolTemplate(SoftTemplate):
             there.
         add_query: put the query, the same reading of the text without a prompt, beside the features, each of length
             one: what the model knows by itself is then not lost to the prompt. Every text is read twice.
+        as_prefix: the prompt attends to itself alone, and the text, read as if there were no prompt in it (nor a
+            [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
+            texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
+            ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA).
         max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
             checked in any case.
         placeholder_mapping: OpenPrompt's.
@@ -107,6 +118,7 @@ class PromptPoolTemplate(SoftTemplate):
         keys: str = "normal",
         features: str = "mask",
         add_query: bool = False,
+        as_prefix: bool = False,
         max_seq_length: int | None = None,
         placeholder_mapping: Mapping[str, str] | None = None,
     ) -> None:
@@ -132,6 +144,9 @@ class PromptPoolTemplate(SoftTemplate):
             raise TemplateError(f"keys must be one of {', '.join(KEYS)}; got {keys!r}.")
         self.keys = keys
         self.add_query = add_query
+        self.as_prefix = as_prefix
+        if as_prefix:
+            check_takes_prefix(model)
         chosen = suited_features(features, model)
         self.query_function = QueryFunction(model, query_copy, chosen)
         self._reading = FeaturesInPlaceOfMask(chosen)
@@ -177,11 +192,12 @@ class PromptPoolTemplate(SoftTemplate):
         own: dict[str, Any] = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
         own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
         others: dict[str, Any] = {name: config[name] for name in own if config[name] != own[name]}
-        if self.features != "mean":
-            others, own["features"] = {**others, "features": "mean"}, self.features
+        for name in ("features", "as_prefix"):
+            if config[name] != getattr(self, name):
+                others[name], own[name] = config[name], getattr(self, name)
         if others:
             raise TemplateError(
-                f"init: general starts from the pool that ships, which was learned on minilm with features: mean and "
+                f"init: general starts from the pool that ships, which was learned on minilm and "
                 f"has {', '.join(f'{name} = {value}' for name, value in others.items())}; asked for is "
                 f"{', '.join(f'{name} = {own[name]}' for name in others)}. Set these as it has them, or take another "
                 "init."
@@ -332,7 +348,10 @@ class PromptPoolTemplate(SoftTemplate):
         prompts = self.pool(queries)  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
-        self._reading.note(batch, queries if self.add_query else None)
+        is_read = self.read_positions(batch)
+        if self.as_prefix:
+            prepared |= prefix_inputs(self._model.model, is_pool, is_read)
+        self._reading.note(batch, is_read, queries if self.add_query else None)
         return prepared
 
     def post_processing_outputs(self, outputs: Any) -> Any:
@@ -362,15 +381,22 @@ class PromptPoolTemplate(SoftTemplate):
             return self.pool.keys.new_zeros(len(batch["input_ids"]), self.pool.key_dim)
         return self.queries(batch)
 
+    def read_positions(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[B, L]``, true at the tokens that a mean is over: all of them, or the text's beside a prefix."""
+        attended: Tensor = batch["attention_mask"] > 0
+        return attended & self._stays_without_pool(batch) if self.as_prefix else attended
+
+    def _stays_without_pool(self, batch: Mapping[str, Any]) -> Tensor:
+        stays = ~self._pool_positions(batch)
+        return stays & (batch["loss_ids"] <= 0) if self.features == "mean" else stays
+
     def without_pool(self, batch: Mapping[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
         """The batch's text as if there were no pool: encoder inputs ``[B, L - L_p]`` and where the [MASK] is.
 
         Nor is there a [MASK] if nobody reads it: a mean over tokens is closer to what the encoder was trained for
         without.
         """
-        keep = ~self._pool_positions(batch)
-        if self.features == "mean":
-            keep &= batch["loss_ids"] <= 0
+        keep = self._stays_without_pool(batch)
         rows = keep.shape[0]
         inputs = {key: batch[key][keep].view(rows, -1) for key in ("input_ids", *_ALONGSIDE) if key in batch}
         return inputs, batch["loss_ids"][keep].view(rows, -1) > 0
@@ -402,7 +428,8 @@ class PromptPoolTemplate(SoftTemplate):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
         base_model = getattr(self._model.model.config, "_name_or_path", "")
-        write_pool_files(Path(folder), self.pool, self.template_text, base_model, self.features, self.add_query)
+        read_by = {name: getattr(self, name) for name in READ_BY}
+        write_pool_files(Path(folder), self.pool, self.template_text, base_model, read_by)
 
     @classmethod
     def from_pretrained(
@@ -429,8 +456,8 @@ class PromptPoolTemplate(SoftTemplate):
                     f"The pool in {os.fspath(folder)} was learned for {config['base_model'] or 'another model'} with "
                     f"{name} = {config[name]}; this model has {size}. Load the model it was learned for."
                 )
-        saved = {name: config[name] for name in ("text", "add_query", *DESCRIBED)}
-        template = cls(model, tokenizer, **{"features": features, **saved, **overrides, "init": "random"})
+        saved = {name: config[name] for name in ("text", *READ_BY, *DESCRIBED)}
+        template = cls(model, tokenizer, **{**saved, "features": features, **overrides, "init": "random"})
         # assign: the pool takes the saved precision, whatever torch's default is.
         template.pool.load_state_dict(read_pool_weights(Path(folder), template.pool), assign=True)
         return template
@@ -513,7 +540,7 @@ class DiscreteTemplate(PromptPoolTemplate):
         """The batch as the language model takes it: ``inputs_embeds`` ``[B, L, d_i]`` for ``input_ids`` ``[B, L]``."""
         prepared = {key: batch[key] for key in batch}
         prepared["inputs_embeds"] = self.raw_embedding(prepared.pop("input_ids"))
-        self._reading.note(batch)
+        self._reading.note(batch, batch["attention_mask"])
         return prepared
 
     def _pool_positions(self, batch: Mapping[str, Any]) -> Tensor:

@@ -92,10 +92,16 @@ class FeaturesInPlaceOfMask:
         self._is_mask: Tensor | None = None
         self._query: Tensor | None = None
 
-    def note(self, batch: Mapping[str, Any], query: Tensor | None = None) -> None:
-        """Remember what of a wrapped batch is read, and the queries ``[B, d]`` that stand beside it, if they do."""
+    def note(self, batch: Mapping[str, Any], is_read: Tensor, query: Tensor | None = None) -> None:
+        """Remember what of a wrapped batch is read, and the queries ``[B, d]`` that stand beside it, if they do.
+
+        Args:
+            batch: on its way into the language model.
+            is_read: ``[B, L]``, above zero at the tokens that a mean is over.
+            query: the queries.
+        """
         if self.features != "mask" or query is not None:
-            self._mask, self._is_mask, self._query = batch["attention_mask"], batch["loss_ids"] > 0, query
+            self._mask, self._is_mask, self._query = is_read, batch["loss_ids"] > 0, query
 
     def put(self, outputs: Any) -> Any:
         """The language model's outputs, with the features of a text at each position of its last hidden states."""

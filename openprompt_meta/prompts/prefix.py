@@ -1,0 +1,85 @@
+"""A prompt as a prefix: it attends to itself alone, and texts attend to it, through a language model's own code.
+
+Two things of a batch say so: which position may attend to which, and positions counted apart for prompt and text. What
+a text is read as then does not depend on where the prompt stands among its tokens, and nothing of the prompt depends
+on the text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from packaging.version import Version
+from torch import Tensor, nn
+
+from openprompt_meta.errors import TemplateError
+from openprompt_meta.prompts.query import evaluation_mode
+
+
+def prefix_inputs(model: Any, is_pool: Tensor, is_read: Tensor) -> dict[str, Tensor]:
+    """What the language model is to be given besides the embeddings.
+
+    Args:
+        model: the language model.
+        is_pool: ``[B, L]``, true at the prompt's positions.
+        is_read: ``[B, L]``, true at the text's tokens that are read.
+    """
+    text = is_read.long().cumsum(dim=1) - 1
+    prompt = is_pool.long().cumsum(dim=1) - 1
+    # What is neither (padding, a [MASK] that nobody reads) is attended to by nobody: its place is of no account.
+    positions = first_position(model) + torch.where(is_pool, prompt, text).clamp(min=0)
+    allowed = torch.where(is_pool.unsqueeze(2), is_pool.unsqueeze(1), (is_pool | is_read).unsqueeze(1))  # [B, L, L]
+    return {"position_ids": positions, "attention_mask": _attention_mask(model, allowed)}
+
+
+def first_position(model: Any) -> int:
+    """The place of a text's first token: RoBERTa counts from behind the padding's id."""
+    table = getattr(getattr(getattr(model, "base_model", model), "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def _attention_mask(model: Any, allowed: Tensor) -> Tensor:
+    """``[B, L, L]`` in the form in which this version of transformers takes it."""
+    if Version(transformers.__version__).major < 5:
+        return allowed.long()
+    dtype: torch.dtype = model.dtype
+    return (
+        torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        .masked_fill(~allowed, torch.finfo(dtype).min)
+        .unsqueeze(1)
+    )
+
+
+@torch.no_grad()
+def check_takes_prefix(model: Any) -> None:
+    """Try it: a text is read alike whether the prompt stands before or behind it, and padding changes nothing.
+
+    Raises:
+        TemplateError: not by this model.
+    """
+    embedding: nn.Embedding = model.get_input_embeddings()
+    prompt, text = embedding.weight[2:4], embedding.weight[4:7]
+    encoder = getattr(model, "base_model", model)
+    readings = []
+    try:
+        with evaluation_mode(encoder):
+            for pool, read, embeds in (
+                ([0, 1], [2, 3, 4], torch.cat([prompt, text])),
+                ([3, 4], [0, 1, 2], torch.cat([text, prompt, prompt])),
+            ):
+                is_pool, is_read = (torch.zeros(1, len(embeds), dtype=torch.bool, device=embeds.device) for _ in "ab")
+                is_pool[0, pool], is_read[0, read] = True, True
+                inputs = prefix_inputs(model, is_pool, is_read)
+                readings.append(encoder(inputs_embeds=embeds.unsqueeze(0), **inputs).last_hidden_state[is_read])
+        tolerance = 5e-2 if model.dtype in (torch.bfloat16, torch.float16) else 1e-4
+        takes = torch.allclose(readings[0], readings[1], rtol=tolerance, atol=tolerance)
+    except (TypeError, RuntimeError, ValueError, IndexError):
+        takes = False
+    if not takes:
+        raise TemplateError(
+            f"{type(model).__name__} cannot read a prompt as a prefix: it needs absolute positions and a mask that "
+            "says which position attends to which, as BERT, RoBERTa and ELECTRA have. Set as_prefix: false."
+        )
