@@ -237,7 +237,10 @@ def _pool(path: Path, tensors: Tensors, config: RunConfig) -> Tensors:
 
 def _features(path: Path, tensors: Tensors, meta: MetaLearned, rows: int) -> Tensor:
     features = tensors.get(_FEATURES)
-    size = meta.pool["keys"].shape[1] * (2 if meta.config.prompt_pool_template.add_query else 1)
+    template = meta.config.prompt_pool_template
+    size = meta.pool["keys"].shape[1] * (2 if template.add_query else 1)
+    if template.query != "features" and features is not None and features.dim() == 2:
+        size = features.shape[1]  # keys are of another size then; the language model will know
     expected = (rows, size)
     if features is None or tuple(features.shape) != expected:
         found = None if features is None else tuple(features.shape)

@@ -155,6 +155,9 @@ class PromptPoolTemplateSection(Section):
     features: Literal["mask", "mean", "both", "auto"] = "mask"
     """What is read of a text, to be classified and to ask the pool: the [MASK]'s hidden state (the paper), the mean
     over all tokens, or both; ``auto`` takes the mean of a sentence encoder, which has no trained [MASK]."""
+    query: Literal["features", "embeddings", "first_layer"] = "features"
+    """What a text asks the pool with: its features without a prompt, for which it is read once more (the paper), or
+    what takes no second pass: the mean over its tokens' input embeddings, or over the first layer's output."""
     add_query: bool = False
     """Put the query, the same reading of the text without a prompt, beside the features, each of length one: what the
     model knows by itself is then not lost to the prompt. Every text is read twice."""

@@ -16,7 +16,7 @@ from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
-from openprompt_meta.prompts.query import evaluation_mode
+from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
 
 # -- Texts of different lengths laid end to end, so that no work is spent on padding ----------------------------------
 
@@ -244,6 +244,7 @@ class PackedEncoder:
         at_mask: bool = True,
         mean: bool = False,
         prefix: Prefix | None = None,
+        layers: Sequence[Any] | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The last layer's output of every row: at one slot ``[R, d]``, and averaged over its tokens ``[R, d]``.
 
@@ -254,18 +255,20 @@ class PackedEncoder:
             at_mask: whether to look there.
             mean: whether to average.
             prefix: prompts to attend to, if they stand outside of the texts.
+            layers: all of them by default.
         """
-        beside = [] if prefix is None else self._keys_and_values(prefix)
+        its_layers = [] if prefix is None else self._keys_and_values(prefix)
         passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
         starts = [0, *accumulate(sizes[:-1])]
         prefixes = [
-            None if prefix is None else [prefix.of_groups(layer, one, row) for layer in beside]
+            None if prefix is None else [prefix.of_groups(layer, one, row) for layer in its_layers]
             for one, row in zip(passes, accumulate([0, *rows[:-1]]), strict=True)
         ]
         parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, prefixes, strict=True)
-        found = [self._pass(part, one, own - start, mean, its_own) for part, one, own, start, its_own in parts]
+        through = self._layers if layers is None else layers
+        found = [self._pass(through, part, one, own - start, mean, beside) for part, one, own, start, beside in parts]
         means = [own for _, own in found if own is not None]
         return torch.cat([own for own, _ in found]) if at_mask else None, torch.cat(means) if means else None
 
@@ -283,16 +286,17 @@ class PackedEncoder:
 
     def _pass(
         self,
+        through: Sequence[Any],
         hidden: Tensor,
         groups: Sequence[Group],
         slots: Tensor,
         mean: bool,
         prefixes: Sequence[Sequence[_KeysAndValues]] | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """All layers over some of the rows, which attend to ``prefixes`` (by layer and group) if there are any."""
+        """Layers over some of the rows, which attend to ``prefixes`` (by layer and group) if there are any."""
         lengths = [group.length for group in groups]
-        of_layers: Sequence[Sequence[_KeysAndValues] | None] = prefixes or [None] * len(self._layers)
-        *layers, last = zip(self._layers, of_layers, strict=True)
+        of_layers: Sequence[Sequence[_KeysAndValues] | None] = prefixes or [None] * len(through)
+        *layers, last = zip(through, of_layers, strict=True)
         for layer, its_own in layers:
             hidden = self._layer(layer, hidden, hidden, groups, lengths, its_own)
         if not mean:
@@ -301,14 +305,29 @@ class PackedEncoder:
         parts = zip(groups, hidden.split([group.slots for group in groups]), strict=True)
         return hidden[slots], torch.cat([_row_means(group, part) for group, part in parts])
 
-    def read_batch(self, batch: Mapping[str, Any], features: Features) -> Tensor:
-        """Features ``[B, d_o]`` of a wrapped batch of plain tokens: for texts without a prompt."""
+    @torch.no_grad()
+    def query(self, batch: Mapping[str, Any], function: QueryFunction) -> Tensor:
+        """What ``function`` asks with for a wrapped batch of plain tokens, ``[B, d_o]``."""
+        if function.kind == "features":
+            return self.read_batch(batch, function.features)
+        if function.kind == "first_layer":
+            return self.read_batch(batch, "mean", self._layers[:1])
+        return mean_over_tokens(self.word_embeddings(batch["input_ids"]), batch["attention_mask"])
+
+    def read_batch(self, batch: Mapping[str, Any], features: Features, layers: Sequence[Any] | None = None) -> Tensor:
+        """Features ``[B, d_o]`` of a wrapped batch of plain tokens: for texts without a prompt.
+
+        Args:
+            batch: the texts.
+            features: what to read.
+            layers: to go through these of the layers only.
+        """
         packing = pack([batch])
         types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
         embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
         slots = packing.slots_to_read(features)
         return joined_features(
-            *self.read(embedded, packing.groups, slots, at_mask=features != "mean", mean=features != "mask")
+            *self.read(embedded, packing.groups, slots, features != "mean", features != "mask", layers=layers)
         )[packing.place]
 
     def _layer(
@@ -540,8 +559,8 @@ class PackedClassifier(MaskOnlyClassifier):
         if not template.asks_queries or "query" in batch or template.query_function.frozen_copy:
             given: Tensor = template.pool_queries(batch)
             return given
-        read = self._packed_encoder.read_batch(self._without_pool(batch), template.features)
-        return read.to(template.pool.keys.dtype)
+        asked = self._packed_encoder.query(self._without_pool(batch), template.query_function)
+        return asked.to(template.pool.keys.dtype)
 
     def encode(
         self, prepared: PreparedBatches, pools: Sequence[PromptPool], verbalizers: Sequence[Any] | None = None

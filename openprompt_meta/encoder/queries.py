@@ -83,6 +83,8 @@ def _key(texts: TokenRows, function: QueryFunction) -> str:
     digest = hashlib.sha256(fingerprint(function.encoder).encode())
     if function.features != "mask":
         digest.update(function.features.encode())
+    if function.kind != "features":
+        digest.update(function.kind.encode())
     for name in sorted(texts.columns):
         digest.update(name.encode())
         digest.update(bytes_of(texts.columns[name]))
@@ -119,7 +121,7 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     with bar, evaluation_mode(function.encoder):
         for indices in groups_by_length(texts.lengths.tolist(), _TOKENS_AT_ONCE):
             batch = {key: value.to(device) for key, value in texts.batch(indices).items()}
-            answer = _ask(function, batch) if packed is None else packed.read_batch(batch, function.features)
+            answer = _ask(function, batch) if packed is None else packed.query(batch, function)
             found.append(answer.to(torch.promote_types(answer.dtype, torch.float32)).cpu())
             order += indices
             bar.update(len(indices))

@@ -27,7 +27,15 @@ from openprompt_meta.prompts.pool_files import (
     read_pool_weights,
     write_pool_files,
 )
-from openprompt_meta.prompts.pooling import Features, FeaturesInPlaceOfMask, feature_size, suited_features
+from openprompt_meta.prompts.pooling import (
+    QUERIES,
+    Features,
+    FeaturesInPlaceOfMask,
+    Query,
+    feature_size,
+    query_size,
+    suited_features,
+)
 from openprompt_meta.prompts.prefix import check_takes_prefix, prefix_inputs
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
@@ -78,6 +86,9 @@ class PromptPoolTemplate(SoftTemplate):
             (``mask``, the paper's), the ``mean`` over all tokens that the model reads, ``both``, or ``auto``: the mean
             of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
             there.
+        query: what a text asks the pool with: its ``features`` without a prompt, for which it is read once more (the
+            paper), or what takes no second pass: the mean over its tokens' input ``embeddings``, or over the output of
+            the ``first_layer``.
         add_query: put the query, the same reading of the text without a prompt, beside the features, each of length
             one: what the model knows by itself is then not lost to the prompt. Every text is read twice.
         as_prefix: the prompt attends to itself alone, and the text, read as if there were no prompt in it (nor a
@@ -117,6 +128,7 @@ class PromptPoolTemplate(SoftTemplate):
         attention_temperature: float | None = None,
         keys: str = "normal",
         features: str = "mask",
+        query: str = "features",
         add_query: bool = False,
         as_prefix: bool = False,
         max_seq_length: int | None = None,
@@ -148,7 +160,8 @@ class PromptPoolTemplate(SoftTemplate):
         if as_prefix:
             check_takes_prefix(model)
         chosen = suited_features(features, model)
-        self.query_function = QueryFunction(model, query_copy, chosen)
+        kind = _query_kind(query, add_query)
+        self.query_function = QueryFunction(model, query_copy, chosen, kind)
         self._reading = FeaturesInPlaceOfMask(chosen)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
@@ -156,7 +169,7 @@ class PromptPoolTemplate(SoftTemplate):
             self.pool = PromptPool(
                 num_prompts,
                 prompt_length,
-                key_dim=feature_size(model, chosen),
+                key_dim=query_size(model, chosen, kind),
                 value_dim=self.raw_embedding.weight.shape[1],
                 top_n=top_n,
                 random_range=random_range,
@@ -216,7 +229,12 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def feature_size(self) -> int:
         """d_o, the length of a text's features."""
-        return self.pool.key_dim * (2 if self.add_query else 1)
+        return feature_size(self._model.model, self.features) * (2 if self.add_query else 1)
+
+    @property
+    def query(self) -> Query:
+        """What a text asks the pool with."""
+        return self.query_function.kind
 
     @property
     def asks_queries(self) -> bool:
@@ -447,7 +465,7 @@ class PromptPoolTemplate(SoftTemplate):
         _check_model(model)
         features = suited_features(str(overrides.pop("features", config["features"])), model)
         found = {
-            "key_dim": feature_size(model, features),
+            "key_dim": query_size(model, features, _query_kind(config["query"], False)),
             "value_dim": model.get_input_embeddings().weight.shape[1],  # type: ignore[operator]
         }
         for name, size in found.items():
@@ -473,6 +491,15 @@ class PromptPoolTemplate(SoftTemplate):
 def _entry(batch: Mapping[str, Any], key: str) -> Any:
     # Not batch.get: that of OpenPrompt's InputFeatures looks into an empty dictionary.
     return batch[key] if key in batch else None  # noqa: SIM401
+
+
+def _query_kind(query: str, add_query: bool) -> Query:
+    for known in QUERIES:
+        if query == known:
+            if add_query and known != "features":
+                raise TemplateError(f"add_query puts the features beside themselves; query: {query} has none of them.")
+            return known
+    raise TemplateError(f"query must be one of {', '.join(QUERIES)}; got {query!r}.")
 
 
 def _check_model(model: nn.Module) -> None:

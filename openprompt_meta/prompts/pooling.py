@@ -20,6 +20,12 @@ Features: TypeAlias = Literal["mask", "mean", "both"]
 FEATURES: tuple[Features, ...] = get_args(Features)
 
 
+Query: TypeAlias = Literal["features", "embeddings", "first_layer"]
+"""What a text asks the pool with: what is read of it without a prompt, which takes a pass of its own (the paper), or
+the mean over its tokens' input embeddings, or over the first layer's output."""
+QUERIES: tuple[Query, ...] = get_args(Query)
+
+
 def has_vocabulary_head(model: nn.Module) -> bool:
     """Whether the model predicts words; the packaged sentence encoder does not."""
     return getattr(model, "get_output_embeddings", lambda: None)() is not None
@@ -43,6 +49,13 @@ def feature_size(model: nn.Module, features: Features) -> int:
     """d_o, the length of a feature vector."""
     config: Any = model.config
     return int(config.hidden_size) * (2 if features == "both" else 1)
+
+
+def query_size(model: nn.Module, features: Features, query: Query) -> int:
+    """The length of a query."""
+    if query == "embeddings":
+        return int(model.get_input_embeddings().weight.shape[1])  # type: ignore[operator]
+    return feature_size(model, features if query == "features" else "mean")
 
 
 def mean_over_tokens(hidden: Tensor, attention_mask: Tensor) -> Tensor:

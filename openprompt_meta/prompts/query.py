@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openprompt_meta.prompts.pooling import Features, pooled_features
+from openprompt_meta.prompts.pooling import Features, Query, mean_over_tokens, pooled_features
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ModelReference:
 
 
 class QueryFunction:
-    """``q(x)``: the features of a wrapped text without the pool, computed without gradient.
+    """``q(x)``: what is made of a wrapped text without the pool, computed without gradient.
 
     Args:
         model: the masked language model.
@@ -51,12 +51,16 @@ class QueryFunction:
             the queries shall not drift with it; costs the encoder's size in memory a second time (438 MB for
             bert-base in float32, stated in the log for the model at hand).
         features: what is read of the text; the paper reads the [MASK].
+        kind: the features themselves, or what takes no pass of its own.
     """
 
-    def __init__(self, model: nn.Module, frozen_copy: bool = False, features: Features = "mask") -> None:
+    def __init__(
+        self, model: nn.Module, frozen_copy: bool = False, features: Features = "mask", kind: Query = "features"
+    ) -> None:
         encoder = getattr(model, "base_model", model)
         self.frozen_copy = frozen_copy
         self.features = features
+        self.kind = kind
         if frozen_copy:
             encoder = copy.deepcopy(encoder).eval().requires_grad_(False)
             size = sum(p.numel() * p.element_size() for p in encoder.parameters())
@@ -91,7 +95,12 @@ class QueryFunction:
                 "paper's frozen query function set query_copy: true (memory for a second encoder), or freeze "
                 "the model."
             )
-        with evaluation_mode(encoder):
-            hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
         attended = inputs["attention_mask"] if "attention_mask" in inputs else torch.ones_like(inputs["input_ids"])
+        if self.kind == "embeddings":
+            words: Any = encoder.get_input_embeddings()  # type: ignore[operator]
+            return mean_over_tokens(words(inputs["input_ids"]), attended)
+        with evaluation_mode(encoder):
+            if self.kind == "first_layer":
+                return mean_over_tokens(encoder(**inputs, output_hidden_states=True).hidden_states[1], attended)
+            hidden: Tensor = encoder(**inputs).last_hidden_state  # [B, L, d_o]
         return pooled_features(hidden, attended, is_mask, self.features)

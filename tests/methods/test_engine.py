@@ -57,6 +57,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.num_prompts": 1,
         "prompt_pool_template.add_query": True,
     },
+    "the pool asked with embeddings": {"prompt_pool_template.query": "embeddings"},
+    "the pool asked with the first layer's output": {
+        "prompt_pool_template.query": "first_layer",
+        "prompt_pool_template.features": "both",
+        "prompt_pool_template.as_prefix": True,
+    },
     "one prompt as a prefix": {
         "rep_verbalizer.name_weight": 1.5,
         "prompt_pool_template.features": "mean",

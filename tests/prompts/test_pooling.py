@@ -113,6 +113,32 @@ def test_the_pool_is_asked_with_the_same_features(tiny):
     assert torch.allclose(template.queries(batch), torch.cat([hidden[is_mask], means], dim=-1), rtol=1e-8, atol=1e-10)
 
 
+def test_the_pool_can_be_asked_with_what_takes_no_second_pass(tiny):
+    mlm = double(tiny("bert"))
+    bert = mlm.model.bert
+    for query in ("embeddings", "first_layer"):
+        template = pool_template(mlm, features="mask", query=query).double()
+        batch = batch_of(mlm, template)
+        asked = template.queries(batch)
+        for i in range(len(TEXTS)):
+            length = int(batch["attention_mask"][i].sum())
+            ids, soft = batch["input_ids"][i, :length], batch["soft_token_ids"][i, :length]
+            alone = ids[soft == 0].unsqueeze(0)
+            vectors = bert.embeddings.word_embeddings(alone)
+            if query == "first_layer":
+                vectors = bert.encoder.layer[0](bert.embeddings(alone))
+                vectors = vectors if isinstance(vectors, torch.Tensor) else vectors[0]
+            assert torch.allclose(asked[i], vectors[0].mean(dim=0), rtol=1e-8, atol=1e-10)
+
+
+def test_an_unknown_query_and_one_beside_other_features_are_refused(tiny):
+    mlm = tiny("bert")
+    with pytest.raises(TemplateError, match="query must be one of features, embeddings, first_layer; got 'words'"):
+        pool_template(mlm, query="words")
+    with pytest.raises(TemplateError, match="query: embeddings has none of them"):
+        pool_template(mlm, query="embeddings", add_query=True)
+
+
 @pytest.mark.parametrize("kind", [WarpVerbalizer, DartVerbalizer, ProtoVerbalizer])
 def test_verbalizers_with_parameters_take_features_of_any_size(kind, tiny):
     mlm = tiny("bert")

@@ -134,7 +134,7 @@ def test_other_models_with_absolute_positions_take_a_prefix(family, tiny):
 
 def test_a_model_without_absolute_positions_is_refused(tiny):
     mlm = tiny("distilbert")
-    with pytest.raises(TemplateError, match="cannot read a prompt as a prefix.*as_prefix: false"):
+    with pytest.raises(TemplateError, match=r"cannot read a prompt as a prefix.*as_prefix: false"):
         pool_template(mlm, as_prefix=True)
 
 
