@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("yaml", metavar="YAML", help="a run whose pool is to ship, e.g. pools/general")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for openprompt-meta train")
     parser.add_argument("--out", required=True, metavar="DIR", help="where the pool goes")
-    parser.add_argument("--figures", metavar="FILE", help="what measure_pool.py --left-out wrote, for the card")
+    parser.add_argument("--figures", metavar="FILE", help="what measure_pool.py --leave-out wrote, for the card")
     options = parser.parse_args(arguments)
     return exit_code_of("make_pool", lambda: make(options))
 

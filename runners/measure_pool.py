@@ -1,7 +1,10 @@
 """Compare pools with what costs nothing, on classes that they have not seen.
 
-    python runners/measure_pool.py --pool openprompt_meta/pools/general --data data/hwu64 data/reuters
-    python runners/measure_pool.py --left-out runs/pools --data data/hwu64 …   # runs/pools/without-hwu64, and so on
+    python runners/measure_pool.py --data demo data/hwu64                    # the one that ships
+    python runners/measure_pool.py --leave-out pools/general --data data/*   # each data set by a pool made without it
+
+The pools of the second way are trained first, in runs/pools/without-NAME or another folder; what was interrupted goes on
+where it was. "key=value" changes their configuration: fewer iterations than the pool that ships, say.
 
 All that is compared sees the same texts, tasks and words, of the test classes alone. Accuracies are inductive.
 """
@@ -47,7 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", nargs="+", required=True, metavar="PATH", help="data sets, each with a test split")
     pools = parser.add_mutually_exclusive_group()
     pools.add_argument("--pool", metavar="DIR", help="a saved pool; by default the one that ships")
-    pools.add_argument("--left-out", metavar="DIR", help="a folder of runs, without-NAME for each data set")
+    pools.add_argument(
+        "--leave-out", metavar="YAML", help="what to train once without each data set, e.g. pools/general"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="with --leave-out, as for openprompt-meta train"
+    )
+    parser.add_argument("--runs", default="runs/pools", metavar="DIR", help="their runs (default: %(default)s)")
     parser.add_argument("--tasks", type=int, default=300, help="5-way tasks (default: %(default)s)")
     parser.add_argument("--split", default="test", choices=("test", "valid"), help="(default: %(default)s)")
     parser.add_argument("--precision", default="float32", help="of the frozen model (default: %(default)s)")
@@ -65,11 +74,38 @@ def measure(options: argparse.Namespace) -> int:
     found: dict[str, Any] = {}
     for path in options.data:
         dataset = load(path)
+        if options.leave_out:
+            stopped = train_without(dataset.name, options)
+            if stopped:
+                return stopped
         found[dataset.name] = of_dataset(options, dataset)
         print(f"\n{dataset.name}, {options.split} classes\n\n{table(found[dataset.name])}", flush=True)
         if options.out:
             Path(options.out).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     return 0
+
+
+def train_without(name: str, options: argparse.Namespace) -> int:
+    """Train the run without a data set, if it has not ended; an exit code, above 0 if it was stopped."""
+    from openprompt_meta.config.loading import find_yaml, load_config
+    from openprompt_meta.runs.process import StopRequest
+    from openprompt_meta.runs.run import Run
+
+    config = load_config(find_yaml(options.leave_out), options.overrides)
+    others = [one for one in config.dataset.mixture if Path(one).name != name]
+    apart = [*config.dataset.apart_from, *(one for one in config.dataset.mixture if Path(one).name == name)]
+    config = config.with_values({"dataset.mixture": others, "dataset.apart_from": apart})
+    with StopRequest() as stop:
+        run = Run(config, folder_without(name, options))
+        if run.train(stop) is None:
+            print(run.how_to_go_on(), file=sys.stderr)
+            return stop.exit_code
+    return 0
+
+
+def folder_without(name: str, options: argparse.Namespace) -> Path:
+    """Where the run is that knows nothing of a data set."""
+    return Path(options.runs) / f"without-{name}"
 
 
 def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str, list[float]]]:
@@ -78,8 +114,8 @@ def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str,
     from openprompt_meta.classifier.pretrained import Changes, of_run, serving
     from openprompt_meta.pools import GENERAL
 
-    if options.left_out:
-        meta = serving(of_run(Path(options.left_out) / f"without-{dataset.name}", None, Changes()), options.precision)
+    if options.leave_out:
+        meta = serving(of_run(folder_without(dataset.name, options), None, Changes()), options.precision)
     else:
         meta = serving(read_artefact(options.pool or GENERAL).meta, options.precision)
     texts, by_class, names = few_texts(dataset, dataset[options.split])
@@ -321,7 +357,17 @@ def table(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
         best = max((name for name in NOTHING if title in rows.get(name, {})), key=lambda name: sum(rows[name][title]))
         gains = [own - other for own, other in zip(rows["pool"][title], rows[best][title], strict=True)]
         ahead.append(f"{summarise_tasks(gains)} ({best})")
-    return "\n".join([*lines, "| pool ahead by | " + " | ".join(ahead) + " |"])
+    lines.append("| pool ahead by | " + " | ".join(ahead) + " |")
+    tuned = rows.get("contrastive", {})
+    if tuned:
+        behind = [
+            str(summarise_tasks([a - b for a, b in zip(rows["pool"][t], tuned[t], strict=False)]))
+            if t in tuned
+            else ""
+            for t in titles
+        ]
+        lines.append("| pool ahead of contrastive, same tasks | " + " | ".join(behind) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
