@@ -3,8 +3,8 @@
     python runners/measure_pool.py --data demo data/hwu64                    # the one that ships
     python runners/measure_pool.py --leave-out pools/general --data data/*   # each data set by a pool made without it
 
-The pools of the second way are trained first, in runs/pools/without-NAME or another folder; what was interrupted goes on
-where it was. "key=value" changes their configuration: fewer iterations than the pool that ships, say.
+The pools of the second way are trained first, in runs/pools/without-NAME or another folder; what was interrupted goes
+on where it was. "key=value" changes their configuration: fewer iterations than the pool that ships, say.
 
 All that is compared sees the same texts, tasks and words, of the test classes alone. Accuracies are inductive.
 """

@@ -378,10 +378,10 @@ RECOMMENDED: Mapping[str, Any] = {
 def recommended(dataset: str, shot: int) -> dict[str, Any]:
     """What does best on the packaged sentence encoder, chosen on validation classes (docs/results.md).
 
-    Features are the mean over all tokens of the text, which attend to one prompt that is a prefix, so that a text takes
-    a single pass; the words of a class, read as a text by the same encoder with the same prompt, count as w examples
-    of it; w and ρ are learned across tasks. The prompt goes on from the pool that ships; larger outer steps, and no
-    inner steps, which were seen to add nothing to label embeddings that are made anew for each task.
+    Features are the mean over all tokens of the text, which attend to one prompt that is a prefix, so that a text
+    takes a single pass; the words of a class, read as a text by the same encoder with the same prompt, count as w
+    examples of it; w and ρ are learned across tasks. The prompt goes on from the pool that ships; larger outer
+    steps, and no inner steps, which were seen to add nothing to label embeddings that are made anew for each task.
     """
     return deepcopy(dict(RECOMMENDED))
 
