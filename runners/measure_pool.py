@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", default="float32", help="of the frozen model (default: %(default)s)")
     parser.add_argument("--out-of-scope", action="store_true", help="also how well texts of no class are turned away")
     parser.add_argument("--contrastive", type=int, default=0, metavar="N", help="tasks of contrastive fine-tuning")
+    parser.add_argument("--costs", action="store_true", help="also what fitting and predicting take, in float32")
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON too")
     options = parser.parse_args(arguments)
     return exit_code_of("measure_pool", lambda: measure(options))
@@ -80,6 +82,8 @@ def measure(options: argparse.Namespace) -> int:
                 return stopped
         found[dataset.name] = of_dataset(options, dataset)
         print(f"\n{dataset.name}, {options.split} classes\n\n{table(found[dataset.name])}", flush=True)
+        if options.costs:
+            print(costs(source_of(dataset.name, options), dataset[options.split]), flush=True)
         if options.out:
             Path(options.out).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     return 0
@@ -103,6 +107,13 @@ def train_without(name: str, options: argparse.Namespace) -> int:
     return 0
 
 
+def source_of(name: str, options: argparse.Namespace) -> Path:
+    """What a data set is measured with: a saved pool, or the run that knows nothing of it."""
+    from openprompt_meta.pools import GENERAL
+
+    return folder_without(name, options) if options.leave_out else Path(options.pool or GENERAL)
+
+
 def folder_without(name: str, options: argparse.Namespace) -> Path:
     """Where the run is that knows nothing of a data set."""
     return Path(options.runs) / f"without-{name}"
@@ -111,15 +122,13 @@ def folder_without(name: str, options: argparse.Namespace) -> Path:
 def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str, list[float]]]:
     """Accuracy of every task, by what was measured and by whom."""
     from openprompt_meta.classifier.artefact import read_artefact
-    from openprompt_meta.classifier.pretrained import Changes, of_run, serving
-    from openprompt_meta.pools import GENERAL
+    from openprompt_meta.classifier.pretrained import Changes, base_model_of, of_run, serving
 
-    if options.leave_out:
-        meta = serving(of_run(folder_without(dataset.name, options), None, Changes()), options.precision)
-    else:
-        meta = serving(read_artefact(options.pool or GENERAL).meta, options.precision)
+    source = source_of(dataset.name, options)
+    pool = of_run(source, None, Changes()) if options.leave_out else read_artefact(source).meta
+    meta = serving(pool, options.precision)
     texts, by_class, names = few_texts(dataset, dataset[options.split])
-    prompted, bare = Prompted(meta), Bare(meta)
+    prompted, bare = Prompted(meta), Bare(base_model_of(meta).loaded, meta.config.dataset.max_seq_length)
     features = {"pool": prompted.read(texts), "bare": bare.read(texts)}
     of_names = {"pool": prompted.read(names), "bare": bare.read(names)}
     rows: dict[str, dict[str, list[float]]] = {}
@@ -208,28 +217,22 @@ class Prompted:
 class Bare:
     """Reads texts as they are: the mean over the encoder's tokens."""
 
-    def __init__(self, meta: Any) -> None:
-        from openprompt_meta.classifier.pretrained import base_model_of
-
-        self.loaded, self.budget = base_model_of(meta).loaded, meta.config.dataset.max_seq_length
+    def __init__(self, loaded: Any, budget: int) -> None:
+        self.loaded, self.budget = loaded, budget
 
     @torch.no_grad()
     def read(self, texts: Sequence[str]) -> Tensor:
         """Features ``[n, d_o]``."""
         from openprompt_meta.learners.baselines import mean_pooled
 
-        def tokens(group: Sequence[int]) -> Any:
-            return self.loaded.tokenizer(
-                [texts[i] for i in group],
-                truncation=True,
-                max_length=self.budget,
-                padding=True,
-                return_tensors="pt",
-            )
+        tokenizer, model = self.loaded.tokenizer, self.loaded.model.base_model
+        rows = tokenizer(list(texts), truncation=True, max_length=self.budget)["input_ids"]
 
-        cut = self.loaded.tokenizer(list(texts), truncation=True, max_length=self.budget)
-        lengths = [len(ids) for ids in cut["input_ids"]]
-        return in_groups(lengths, lambda group: mean_pooled(self.loaded.model.base_model, dict(tokens(group))))
+        def read(group: Sequence[int]) -> Tensor:
+            padded = tokenizer.pad({"input_ids": [rows[i] for i in group]}, return_tensors="pt")
+            return mean_pooled(model, dict(padded))
+
+        return in_groups([len(row) for row in rows], read)
 
 
 def in_groups(lengths: Sequence[int], read: Callable[[Sequence[int]], Tensor]) -> Tensor:
@@ -338,6 +341,54 @@ def contrastive(bare: Bare, texts: Sequence[str], tasks: Sequence[Drawn]) -> tup
         outcome = learner.evaluate(Task(index, [str(i) for i in task.classes], {}, *batches), section.steps)
         right.append(outcome.accuracy)
     return right, (time.perf_counter() - started) / len(tasks)
+
+
+# -- Costs ------------------------------------------------------------------------------------------------------------
+
+ROUNDS, UNSEEN = 3, 600
+
+
+def costs(source: Path, split: Any) -> str:
+    """Seconds to fit, speed of prediction as a share of the bare encoder's, and size on disk: a Markdown table.
+
+    The best of a few rounds that take turns. The bare encoder reads the same texts, sorted by length as well.
+    """
+    from openprompt_meta import MetaPromptClassifier
+    from openprompt_meta.classifier.pretrained import load_base_model
+
+    lines = [
+        "",
+        "| classes | examples of each | fit, s | texts/s | of the bare encoder's | kB on disk |",
+        "|---" * 6 + "|",
+    ]
+    for classes, shots in ((WAYS, max(FEW)), (len(split.classes), max(FEW)), (len(split.classes), max(ALL))):
+        names = split.classes[:classes]
+        few = [(split.texts[i], name) for name in names for i in split.indices[name][:shots]]
+        unseen = [split.texts[i] for name in names for i in split.indices[name][shots:]][:UNSEEN]
+        texts, labels = zip(*few, strict=True)
+        classifier = MetaPromptClassifier(source).fit(texts, labels)  # loads the encoder
+        config = classifier.task_.meta.config
+        bare = Bare(load_base_model(config).loaded, config.dataset.max_seq_length)
+        best = [float("inf")] * 3
+        for _ in range(ROUNDS):
+            for place, way in enumerate(
+                (
+                    lambda: classifier.fit(texts, labels),  # noqa: B023 -- called here and now
+                    lambda: classifier.predict_proba(unseen),  # noqa: B023
+                    lambda: bare.read(unseen),  # noqa: B023
+                )
+            ):
+                started = time.perf_counter()
+                way()
+                best[place] = min(best[place], time.perf_counter() - started)
+        with tempfile.TemporaryDirectory() as folder:
+            classifier.save_pretrained(Path(folder) / "saved")
+            size = sum(file.stat().st_size for file in (Path(folder) / "saved").iterdir())
+        lines.append(
+            f"| {classes} | {shots} | {best[0]:.2f} | {len(unseen) / best[1]:.0f} | {best[2] / best[1]:.2f} "
+            f"| {size / 1000:.0f} |"
+        )
+    return "\n".join(lines)
 
 
 # -- Printing ---------------------------------------------------------------------------------------------------------
