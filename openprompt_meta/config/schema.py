@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from pydantic import Field, create_model
 
 from openprompt_meta.components import (
@@ -164,6 +164,9 @@ class PromptPoolTemplateSection(Section):
     as_prefix: bool = False
     """The prompt attends to itself alone, and the text, read as if there were no prompt in it, to itself and the
     prompt: with one prompt that is computed once for all texts, which then take hardly longer than without it."""
+    prefix_strength: Annotated[Positive, Le(1)] = 1.0
+    """What a position of such a prompt counts for beside a token, when a text attends to both: below 1 a prompt steers
+    without drowning what the model knows by itself, most of all in short texts."""
 
 
 class MetaSection(Section):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -165,8 +166,12 @@ _PARTS_OF_A_LAYER = (
 )
 
 
-# Keys and values of one layer, ``[P, heads, L_p, size]`` each.
-_KeysAndValues = tuple[Tensor, Tensor]
+class _KeysAndValues(NamedTuple):
+    """What is attended to in one layer, ``[P, heads, L_p, size]`` each, and the logarithm of what a position counts."""
+
+    keys: Tensor
+    values: Tensor
+    score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -176,19 +181,21 @@ class Prefix:
     Attributes:
         embedded: ``[P, L_p, d]``, what of each enters the first layer.
         of_rows: ``[R]``, which of them each row attends to, in the order of the packing.
+        strength: what a position of a prompt counts for beside one of a text.
     """
 
     embedded: Tensor
     of_rows: Tensor
+    strength: float = 1.0
 
     def of_groups(self, part: _KeysAndValues, groups: Sequence[Group], first_row: int) -> list[_KeysAndValues]:
         """What the groups from ``first_row`` on attend to, ``[rows, heads, L_p, size]`` each."""
         found = []
         for group in groups:
             own = self.of_rows[first_row : first_row + group.rows]
-            one = len(part[0]) == 1  # a single prompt need not be copied
-            keys, values = (x.expand(group.rows, -1, -1, -1) if one else x[own] for x in part)
-            found.append((keys, values))
+            one = len(self.embedded) == 1  # a single prompt need not be copied
+            keys, values = (x.expand(group.rows, -1, -1, -1) if one else x[own] for x in (part.keys, part.values))
+            found.append(_KeysAndValues(keys, values, math.log(self.strength)))
             first_row += group.rows
         return found
 
@@ -279,7 +286,8 @@ class PackedEncoder:
         found = []
         for layer in self._layers:
             attention = layer.attention.self
-            found.append((self._heads(attention.key(hidden), prompts), self._heads(attention.value(hidden), prompts)))
+            keys, values = (self._heads(part(hidden), prompts) for part in (attention.key, attention.value))
+            found.append(_KeysAndValues(keys, values))
             if layer is not self._layers[-1]:
                 hidden = self._layer(layer, hidden, hidden, groups, [length])
         return found
@@ -363,20 +371,32 @@ class PackedEncoder:
         self, query: Tensor, key: Tensor, value: Tensor, group: Group, prefix: _KeysAndValues | None
     ) -> Tensor:
         queries, keys, values = (self._heads(part, group.rows) for part in (query, key, value))
-        is_key = group.keys
+        mask = group.keys  # true at keys, or what is added to scores
         if prefix is not None:
-            keys, values = torch.cat([prefix[0], keys], dim=2), torch.cat([prefix[1], values], dim=2)
-            if is_key is not None:
-                is_key = F.pad(is_key, (prefix[0].shape[2], 0), value=True)
+            keys, values = torch.cat([prefix.keys, keys], dim=2), torch.cat([prefix.values, values], dim=2)
+            mask = _mask_beside(prefix, group, queries.dtype, queries.device)
         if self._eager:
             scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
-            if is_key is not None:
-                scores = scores.masked_fill(~is_key, torch.finfo(scores.dtype).min)
+            if mask is not None and mask.dtype == torch.bool:
+                scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+            elif mask is not None:
+                scores = scores + mask
             attended = scores.softmax(dim=-1) @ values
         else:
-            attended = F.scaled_dot_product_attention(queries, keys, values, is_key)
+            attended = F.scaled_dot_product_attention(queries, keys, values, mask)
         joined: Tensor = attended.transpose(1, 2).reshape(query.shape)
         return joined
+
+
+def _mask_beside(prefix: _KeysAndValues, group: Group, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """The mask of a group whose rows attend to a prefix too, ``[rows or 1, 1, 1, L_p + length]``."""
+    length = prefix.keys.shape[2]
+    is_key = None if group.keys is None else F.pad(group.keys, (length, 0), value=True)
+    if prefix.score == 0:
+        return is_key
+    scores = torch.zeros(1, 1, 1, length + group.length, dtype=dtype, device=device)
+    scores[..., :length] = prefix.score
+    return scores if is_key is None else scores.masked_fill(~is_key, torch.finfo(dtype).min)
 
 
 def _row_means(group: Group, hidden: Tensor) -> Tensor:
@@ -551,7 +571,8 @@ class PackedClassifier(MaskOnlyClassifier):
         prompts = torch.cat(mixed)
         columns = torch.arange(prompts.shape[1], device=prompts.device).repeat(count)
         embedded = self._packed_encoder.embed(prompts.flatten(0, 1).to(dtype), columns)
-        return Prefix(embedded.view(count, prompts.shape[1], -1), torch.cat(rows).to(prompts.device)[prepared.order])
+        of_rows = torch.cat(rows).to(prompts.device)[prepared.order]
+        return Prefix(embedded.view(count, prompts.shape[1], -1), of_rows, self.template.prefix_strength)
 
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
         """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""

@@ -33,7 +33,13 @@ FORMAT_VERSION = 1
 _MAX_BYTES = 1_000_000  # of the JSON
 DESCRIBED = ("num_prompts", "prompt_length", "top_n", "attention", "attention_temperature")
 """Arguments of a pool that are saved with it."""
-READ_AT_MASK: Mapping[str, Any] = {"features": "mask", "query": "features", "add_query": False, "as_prefix": False}
+READ_AT_MASK: Mapping[str, Any] = {
+    "features": "mask",
+    "query": "features",
+    "add_query": False,
+    "as_prefix": False,
+    "prefix_strength": 1.0,
+}
 """How texts are read with the pool, by a template's arguments of these names: here as in the paper."""
 READ_BY = tuple(READ_AT_MASK)
 _CHECKSUM = "weights_sha256"

@@ -95,6 +95,9 @@ class PromptPoolTemplate(SoftTemplate):
             [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
             texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
             ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA).
+        prefix_strength: s, what each position of a prefix counts for where a text attends to it and to its own tokens:
+            at 1 as much as a token, towards 0 nothing. Below 1 a prompt steers without drowning what the model knows by
+            itself, most of all in short texts.
         max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
             checked in any case.
         placeholder_mapping: OpenPrompt's.
@@ -131,6 +134,7 @@ class PromptPoolTemplate(SoftTemplate):
         query: str = "features",
         add_query: bool = False,
         as_prefix: bool = False,
+        prefix_strength: float = 1.0,
         max_seq_length: int | None = None,
         placeholder_mapping: Mapping[str, str] | None = None,
     ) -> None:
@@ -157,6 +161,7 @@ class PromptPoolTemplate(SoftTemplate):
         self.keys = keys
         self.add_query = add_query
         self.as_prefix = as_prefix
+        self.prefix_strength = _checked_strength(prefix_strength, as_prefix)
         if as_prefix:
             check_takes_prefix(model)
         chosen = suited_features(features, model)
@@ -368,7 +373,7 @@ class PromptPoolTemplate(SoftTemplate):
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
         is_read = self.read_positions(batch)
         if self.as_prefix:
-            prepared |= prefix_inputs(self._model.model, is_pool, is_read)
+            prepared |= prefix_inputs(self._model.model, is_pool, is_read, self.prefix_strength)
         self._reading.note(batch, is_read, queries if self.add_query else None)
         return prepared
 
@@ -491,6 +496,14 @@ class PromptPoolTemplate(SoftTemplate):
 def _entry(batch: Mapping[str, Any], key: str) -> Any:
     # Not batch.get: that of OpenPrompt's InputFeatures looks into an empty dictionary.
     return batch[key] if key in batch else None  # noqa: SIM401
+
+
+def _checked_strength(strength: float, as_prefix: bool) -> float:
+    if isinstance(strength, bool) or not isinstance(strength, (int, float)) or not 0 < strength <= 1:
+        raise TemplateError(f"prefix_strength must be above 0 and at most 1, got {strength!r}.")
+    if strength != 1 and not as_prefix:
+        raise TemplateError(f"prefix_strength = {strength!r} is of a prompt that is a prefix. Set as_prefix: true.")
+    return float(strength)
 
 
 def _query_kind(query: str, add_query: bool) -> Query:

@@ -1,37 +1,42 @@
 """A prompt as a prefix: it attends to itself alone, and texts attend to it, through a language model's own code.
 
-Two things of a batch say so: which position may attend to which, and positions counted apart for prompt and text. What
-a text is read as then does not depend on where the prompt stands among its tokens, and nothing of the prompt depends
-on the text.
+Two things of a batch say so: how strongly which position attends to which, and positions counted apart for prompt and
+text. What a text is read as then does not depend on where the prompt stands among its tokens, and nothing of the prompt
+depends on the text.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
-import transformers
-from packaging.version import Version
 from torch import Tensor, nn
 
+from openprompt_meta.compat.attention import additive_attention_mask
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.query import evaluation_mode
 
 
-def prefix_inputs(model: Any, is_pool: Tensor, is_read: Tensor) -> dict[str, Tensor]:
+def prefix_inputs(model: Any, is_pool: Tensor, is_read: Tensor, strength: float = 1.0) -> dict[str, Tensor]:
     """What the language model is to be given besides the embeddings.
 
     Args:
         model: the language model.
         is_pool: ``[B, L]``, true at the prompt's positions.
         is_read: ``[B, L]``, true at the text's tokens that are read.
+        strength: s, what a position of the prompt counts for beside one of the text, when a text attends to both.
     """
     text = is_read.long().cumsum(dim=1) - 1
     prompt = is_pool.long().cumsum(dim=1) - 1
     # What is neither (padding, a [MASK] that nobody reads) is attended to by nobody: its place is of no account.
     positions = first_position(model) + torch.where(is_pool, prompt, text).clamp(min=0)
     allowed = torch.where(is_pool.unsqueeze(2), is_pool.unsqueeze(1), (is_pool | is_read).unsqueeze(1))  # [B, L, L]
-    return {"position_ids": positions, "attention_mask": _attention_mask(model, allowed)}
+    dtype: torch.dtype = model.dtype
+    scores = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+    scores = scores.masked_fill(~is_pool.unsqueeze(2) & is_pool.unsqueeze(1), math.log(strength))
+    scores = scores.masked_fill(~allowed, torch.finfo(dtype).min)
+    return {"position_ids": positions, "attention_mask": additive_attention_mask(scores)}
 
 
 def first_position(model: Any) -> int:
@@ -39,18 +44,6 @@ def first_position(model: Any) -> int:
     table = getattr(getattr(getattr(model, "base_model", model), "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
-
-
-def _attention_mask(model: Any, allowed: Tensor) -> Tensor:
-    """``[B, L, L]`` in the form in which this version of transformers takes it."""
-    if Version(transformers.__version__).major < 5:
-        return allowed.long()
-    dtype: torch.dtype = model.dtype
-    return (
-        torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-        .masked_fill(~allowed, torch.finfo(dtype).min)
-        .unsqueeze(1)
-    )
 
 
 @torch.no_grad()

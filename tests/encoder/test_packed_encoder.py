@@ -10,8 +10,9 @@ import torch
 
 from openprompt_meta.encoder import packed as module
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
-from openprompt_meta.encoder.packed import pack, packed_encoder
+from openprompt_meta.encoder.packed import Prefix, pack, packed_encoder
 from openprompt_meta.prompts.pooling import FEATURES
+from openprompt_meta.prompts.prefix import prefix_inputs
 from tests.helpers.tiny_models import FAMILIES
 
 pytestmark = pytest.mark.meta
@@ -78,6 +79,58 @@ def test_features_and_gradients_are_those_of_the_whole_forward_pass(
     (gradient,) = torch.autograd.grad((found * weights).sum(), embeds)
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
     # Padding gets no gradient in either.
+    assert torch.allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("slots", [10, 4096], ids=["several passes", "one pass"])
+@pytest.mark.parametrize("group_cost", [0, 1000], ids=["no padding", "one group"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("strength", [1.0, 0.2])
+@pytest.mark.parametrize("family", BERT_LIKE)
+def test_texts_beside_prefixes_are_read_as_by_the_whole_forward_pass(
+    family: str,
+    strength: float,
+    attention: str,
+    group_cost: int,
+    slots: int,
+    tiny_mlm_folder: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(module.SLOTS_OF_A_PASS, "cpu", slots)
+    model = double(tiny_mlm_folder(family)).model
+    batch = batch_of(model.config.vocab_size)
+    generator = torch.Generator().manual_seed(2)
+    width = model.get_input_embeddings().weight.shape[1]
+    prompts = torch.randn(2, 3, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    of_rows = torch.tensor([0, 1, 1, 0, 1])
+    words = model.get_input_embeddings()(batch["input_ids"]).detach()
+    is_pool = torch.cat([torch.ones(5, 3), torch.zeros(5, max(LENGTHS))], dim=1).bool()
+    is_read = torch.cat([torch.zeros(5, 3).bool(), batch["attention_mask"].bool()], dim=1)
+    inputs = prefix_inputs(model, is_pool, is_read, strength)
+    whole = torch.cat([prompts[of_rows], words], dim=1)
+    hidden = model.base_model(inputs_embeds=whole, **inputs).last_hidden_state[:, 3:]
+    expected = torch.stack([hidden[i, :n].mean(dim=0) for i, n in enumerate(LENGTHS)])
+    weights = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), prompts)
+
+    encoder = packed_encoder(model)
+    assert encoder is not None
+    encoder._eager = attention == "eager"
+    packing = pack([batch], group_cost)
+    rows = torch.cat([words[i, :n] for i, n in enumerate(LENGTHS)])
+    embedded = encoder.embed(prompts.flatten(0, 1), torch.arange(3).repeat(2)).view(2, 3, -1)
+    _, mean = encoder.read(
+        encoder.embed(rows[packing.tokens], packing.columns),
+        packing.groups,
+        packing.slots_where("loss_ids"),
+        at_mask=False,
+        mean=True,
+        prefix=Prefix(embedded, of_rows[packing.order], strength),
+    )
+    assert mean is not None
+    found = mean[packing.place]
+    (gradient,) = torch.autograd.grad((found * weights).sum(), prompts)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
     assert torch.allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-11)
 
 

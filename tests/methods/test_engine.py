@@ -69,10 +69,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.num_prompts": 1,
         "prompt_pool_template.as_prefix": True,
     },
-    "several prompts as prefixes": {
+    "several prompts as weak prefixes": {
         "verbalizer": "warp_verbalizer",
         "prompt_pool_template.features": "both",
         "prompt_pool_template.as_prefix": True,
+        "prompt_pool_template.prefix_strength": 0.3,
     },
     "a prefix, the [MASK] and the query": {
         "rep_verbalizer.mix_lambda": 0.5,

@@ -46,8 +46,8 @@ def entered(bert, vectors):
     )
 
 
-def attended(layer, asking, answering, heads):
-    """One layer for ``asking``, head by head and position by position."""
+def attended(layer, asking, answering, heads, counts):
+    """One layer for ``asking``, head by head and position by position, each of which counts so much."""
     own = layer.attention.self
     asked, keys, values = own.query(asking), own.key(answering), own.value(answering)
     size = asked.shape[1] // heads
@@ -57,7 +57,7 @@ def attended(layer, asking, answering, heads):
         for head in range(heads):
             cut = slice(head * size, (head + 1) * size)
             scores = [float(asked[i, cut] @ keys[j, cut]) / math.sqrt(size) for j in range(len(answering))]
-            shares = [math.exp(score - max(scores)) for score in scores]
+            shares = [count * math.exp(score - max(scores)) for count, score in zip(counts, scores, strict=True)]
             parts.append(sum(share / sum(shares) * values[j, cut] for j, share in enumerate(shares)))
         rows.append(torch.cat(parts))
     output = layer.attention.output
@@ -79,18 +79,22 @@ def written_out(mlm, template, prompts, features):
         prefix = entered(bert, list(prompt))
         for layer in bert.encoder.layer:
             both = torch.cat([prefix, text])
-            prefix, text = attended(layer, prefix, prefix, heads), attended(layer, text, both, heads)
+            counts = [template.prefix_strength] * len(prefix) + [1.0] * len(text)
+            alone = [1.0] * len(prefix)
+            prefix, text = attended(layer, prefix, prefix, heads, alone), attended(layer, text, both, heads, counts)
         at_mask = [text[place] for place, j in enumerate(read) if loss[j] > 0]
         parts = {"mask": at_mask, "mean": [text.mean(dim=0)], "both": [*at_mask, text.mean(dim=0)]}
         found.append(torch.cat(parts[features]))
     return torch.stack(found)
 
 
+@pytest.mark.parametrize("strength", [1.0, 0.2])
 @pytest.mark.parametrize("features", ["mask", "mean", "both"])
 @pytest.mark.parametrize("num_prompts", [1, 3])
-def test_a_stock_model_reads_a_prefix_as_the_definition_has_it(num_prompts, features, tiny):
+def test_a_stock_model_reads_a_prefix_as_the_definition_has_it(num_prompts, features, strength, tiny):
     mlm = double(tiny("bert"))
-    template = pool_template(mlm, text=TEXT, features=features, num_prompts=num_prompts, as_prefix=True).double()
+    options = {"num_prompts": num_prompts, "as_prefix": True, "prefix_strength": strength}
+    template = pool_template(mlm, text=TEXT, features=features, **options).double()
     prompts = template.pool(template.pool_queries(batch_of(mlm, template)))
     expected = written_out(mlm, template, prompts, features)
     assert torch.allclose(features_of(mlm, template), expected, rtol=1e-7, atol=1e-9)
@@ -138,8 +142,25 @@ def test_a_model_without_absolute_positions_is_refused(tiny):
         pool_template(mlm, as_prefix=True)
 
 
+def test_a_weak_prefix_is_hardly_noticed(tiny):
+    mlm = double(tiny("bert"))
+    template = pool_template(mlm, text=TEXT, features="mean", as_prefix=True, prefix_strength=1e-12).double()
+    inputs, is_mask = template.without_pool(batch_of(mlm, template))
+    assert torch.allclose(features_of(mlm, template), template.query_function(inputs, is_mask), rtol=1e-7, atol=1e-9)
+
+
+def test_strengths_that_make_no_sense_are_refused(tiny):
+    mlm = tiny("bert")
+    for strength in (0, 1.5, -1, math.nan, True, "weak"):
+        with pytest.raises(TemplateError, match="above 0 and at most 1"):
+            pool_template(mlm, as_prefix=True, prefix_strength=strength)
+    with pytest.raises(TemplateError, match="as_prefix: true"):
+        pool_template(mlm, prefix_strength=0.5)
+
+
 def test_a_saved_template_knows_that_its_prompt_is_a_prefix(tiny, tmp_path):
     mlm = tiny("bert")
-    template = pool_template(mlm, as_prefix=True)
+    template = pool_template(mlm, as_prefix=True, prefix_strength=0.25)
     template.save_pretrained(tmp_path)
-    assert PromptPoolTemplate.from_pretrained(tmp_path, mlm.model, mlm.tokenizer).as_prefix
+    loaded = PromptPoolTemplate.from_pretrained(tmp_path, mlm.model, mlm.tokenizer)
+    assert loaded.as_prefix and loaded.prefix_strength == 0.25
