@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 def additive_attention_mask(scores: Tensor) -> Tensor:
-    """What to give an encoder as ``attention_mask`` so that it adds ``scores`` ``[B, L, L]`` to those of its attention.
+    """What to give an encoder as ``attention_mask`` to have it add ``scores`` ``[B, L, L]`` to those of its attention.
 
-    Before transformers 5 an encoder made scores of zeros and ones by itself and refused others; it is taught here, once
-    for all of them, to take four dimensions for scores.
+    Before transformers 5 an encoder made scores of zeros and ones by itself and refused others; it is taught here,
+    once for all of them, to take four dimensions for scores.
     """
     if Version(transformers.__version__).major < 5:
         _take_scores()
@@ -30,10 +30,10 @@ def _take_scores() -> None:
 
     @wraps(stock)
     def take(self: Any, attention_mask: Tensor, *others: Any, **named: Any) -> Tensor:
-        extended: Tensor = (
-            stock(self, attention_mask, *others, **named) if attention_mask.dim() != 4 else attention_mask
-        )
+        if attention_mask.dim() == 4:
+            return attention_mask
+        extended: Tensor = stock(self, attention_mask, *others, **named)
         return extended
 
     take.takes_scores = True  # type: ignore[attr-defined]
-    ModuleUtilsMixin.get_extended_attention_mask = take
+    ModuleUtilsMixin.get_extended_attention_mask = take  # type: ignore[method-assign]

@@ -167,7 +167,7 @@ _PARTS_OF_A_LAYER = (
 
 
 class _KeysAndValues(NamedTuple):
-    """What is attended to in one layer, ``[P, heads, L_p, size]`` each, and the logarithm of what a position counts."""
+    """What is attended to in one layer, ``[P, heads, L_p, size]`` each, and what is added to the scores of it."""
 
     keys: Tensor
     values: Tensor

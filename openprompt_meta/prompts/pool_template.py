@@ -95,9 +95,9 @@ class PromptPoolTemplate(SoftTemplate):
             [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
             texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
             ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA).
-        prefix_strength: s, what each position of a prefix counts for where a text attends to it and to its own tokens:
-            at 1 as much as a token, towards 0 nothing. Below 1 a prompt steers without drowning what the model knows by
-            itself, most of all in short texts.
+        prefix_strength: s, what each position of a prefix counts for where a text attends to it and to its own
+            tokens: at 1 as much as a token, towards 0 nothing. Below 1 a prompt steers without drowning what the model
+            knows by itself, most of all in short texts.
         max_seq_length: the length budget of your data loader, to have it checked here; the model's own limit is
             checked in any case.
         placeholder_mapping: OpenPrompt's.

@@ -1,8 +1,8 @@
 """A prompt as a prefix: it attends to itself alone, and texts attend to it, through a language model's own code.
 
-Two things of a batch say so: how strongly which position attends to which, and positions counted apart for prompt and
-text. What a text is read as then does not depend on where the prompt stands among its tokens, and nothing of the prompt
-depends on the text.
+Two things of a batch say so: how strongly which position attends to which, and positions counted apart for prompt
+and text. What a text is read as then does not depend on where the prompt stands among its tokens, and nothing of the
+prompt depends on the text.
 """
 
 from __future__ import annotations

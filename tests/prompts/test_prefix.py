@@ -163,4 +163,5 @@ def test_a_saved_template_knows_that_its_prompt_is_a_prefix(tiny, tmp_path):
     template = pool_template(mlm, as_prefix=True, prefix_strength=0.25)
     template.save_pretrained(tmp_path)
     loaded = PromptPoolTemplate.from_pretrained(tmp_path, mlm.model, mlm.tokenizer)
-    assert loaded.as_prefix and loaded.prefix_strength == 0.25
+    assert loaded.as_prefix
+    assert loaded.prefix_strength == 0.25
