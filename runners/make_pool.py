@@ -107,6 +107,7 @@ def card(
         _CARD.read_text("utf-8").format(
             model=config.plm.model_path,
             length=config.prompt_pool_template.prompt_length,
+            strength=config.prompt_pool_template.prefix_strength,
             rows="\n".join(rows),
             ways=" to ".join(map(str, config.meta.train_ways)),
             shots=" to ".join(map(str, config.meta.train_shots)),

@@ -267,6 +267,10 @@ SERVING: Mapping[str, Any] = {
 }
 """What a pool is used with, in place of what it was learned with."""
 
+SERVING_STRENGTH = 0.4
+"""What a position of a prefix counts for in use. It is learned at full strength; weaker, it keeps most of what it is
+worth on texts of the kind that it was learned on, and is worth more on others (docs/results.md)."""
+
 
 def serving(meta: MetaLearned, precision: str = "float32") -> MetaLearned:
     """The same pool with the settings that serve whoever fits it.
@@ -279,6 +283,8 @@ def serving(meta: MetaLearned, precision: str = "float32") -> MetaLearned:
     """
     config = meta.config
     values = {**SERVING, "plm.precision": precision}
+    if config.prompt_pool_template.as_prefix:
+        values["prompt_pool_template.prefix_strength"] = SERVING_STRENGTH
     chosen = values["verbalizer"]
     if chosen != config.verbalizer:
         given = config.verbalizer_section.model_dump()
