@@ -207,6 +207,7 @@ class PromptPoolTemplate(SoftTemplate):
 
     def _take_shipped_pool(self) -> None:
         config = read_pool_config(GENERAL)
+        config["features"] = suited_features(config["features"], self._model.model)
         own: dict[str, Any] = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
         own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
         others: dict[str, Any] = {name: config[name] for name in own if config[name] != own[name]}

@@ -148,7 +148,7 @@ def test_other_splits_may_call_unseen_what_it_has_seen(caplog: pytest.LogCapture
 
     for splits, warns in (("default", False), ("random", True)):
         values = {
-            "prompt_pool_template": {"init": "general", "num_prompts": 1, "features": "mean"},
+            "prompt_pool_template": {"init": "general", "num_prompts": 1, "features": "auto", "as_prefix": True},
             "dataset": {"splits": splits, "split_counts": [18, 9, 9] if splits == "random" else None},
         }
         config = config_from_mapping(values)
@@ -163,7 +163,7 @@ def test_a_run_goes_on_from_it() -> None:
     from openprompt_meta.methods.language_model import load_language_model
     from openprompt_meta.methods.method import build_method
 
-    values = {"init": "general", "num_prompts": 1, "features": "mean"}
+    values = {"init": "general", "num_prompts": 1, "features": "mean", "as_prefix": True}
     config = config_from_mapping({"prompt_pool_template": values})
     method = build_method(config, load_language_model(config), open_dataset(config.dataset), seed=0)
     shipped, _ = read_tensors(GENERAL / "prompt_pool.safetensors")
