@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 
 from openprompt_meta.components import MethodDeclaration, MethodSection
-from openprompt_meta.sections import Count, LearningRate, NonNegative, Positive, Problem, Steps, Whole
+from openprompt_meta.sections import (
+    Count,
+    LearningRate,
+    NonNegative,
+    Positive,
+    Problem,
+    Proportion,
+    Steps,
+    Text,
+    Whole,
+)
 
 
 class MetaPrompterSection(MethodSection):
@@ -56,6 +66,66 @@ class MetaPromptingSection(MethodSection):
                 f"got {config.meta.inner_parameters}, which is for the pool of method: metaprompter; a single prompt "
                 "has no keys to choose by. Leave it out.",
             )
+
+
+class EpisodicSection(MethodSection):
+    """Methods that take no steps inside a task: one network predicts a query set from its support set."""
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """What needs an inner loop, or a task with examples."""
+        if config.meta.learner != "maml":
+            yield Problem(
+                "meta.learner",
+                f"got {config.meta.learner}, but method: {config.method} has no inner loop to learn through. Leave it "
+                "out.",
+            )
+
+
+class WordSection(EpisodicSection):
+    """Methods that look at word vectors, of ``dataset.max_seq_length`` words of a text at most."""
+
+    word_vectors: Text | None = None
+    """A text file of word vectors, GloVe's or a ``.vec`` of fastText, from the working directory. By default words are
+    the language model's tokens, and their vectors its input embeddings."""
+    vector_length: Positive | None = 5.0
+    """What the mean length of the training texts' word vectors is brought to, by one factor; null leaves them as they
+    are."""
+
+
+class DsSection(WordSection):
+    """``ds``: distributional signatures (Bao et al., 2020)."""
+
+    epsilon: Positive = 1e-5
+    """ε of s(w) = ε / (ε + P(w)), which is near 1 for rare words."""
+    hidden: Count = 25
+    """States of the LSTM each way, which reads s(w) and t(w)."""
+    dropout: Proportion = 0.1
+    """Between its states and the attention."""
+
+    @property
+    def tunes(self) -> str:
+        """Three small things."""
+        return "an attention over words and a ridge regression's two scalars"
+
+
+class MladaSection(WordSection):
+    """``mlada``: meta-learning with an adversary on the domain (Han et al., 2021)."""
+
+    hidden: Count = 128
+    """States of the generator's LSTM each way."""
+    dropout: Proportion = 0.2
+    """Of the discriminator."""
+    mask_padding: bool = True
+    """Attention is over words alone. In the authors' code padding has its share, so that a text's features depend on
+    the longest text beside it."""
+    source: Literal["drawn", "first"] = "drawn"
+    """Texts of the source domain: drawn anew for each task from the other training classes, or, as in the authors'
+    code, the first of the training set whatever the task's classes."""
+
+    @property
+    def tunes(self) -> str:
+        """Both sides."""
+        return "an attention over words, its adversary and a ridge regression's two scalars"
 
 
 class _TunedInEachTask(MethodSection):
@@ -152,6 +222,20 @@ METHODS = (
         config=MetaPromptingSection,
         trains_across_tasks=True,
         uses_verbalizer=True,
+    ),
+    MethodDeclaration(
+        name="ds",
+        title="DS",
+        implementation="openprompt_meta.methods.words:build_ds",
+        config=DsSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="mlada",
+        title="MLADA",
+        implementation="openprompt_meta.methods.words:build_mlada",
+        config=MladaSection,
+        trains_across_tasks=True,
     ),
     MethodDeclaration(
         name="verbalizer",

@@ -41,6 +41,10 @@ TRAINING_KEYS = (
     "valid_tasks",
     "meta_batch",
     "outer_lr",
+    "outer_decay",
+    "outer_warmup",
+    "outer_clip",
+    "weight_decay",
     "optimizer",
     "learner",
 )
