@@ -128,6 +128,36 @@ class MladaSection(WordSection):
         return "an attention over words, its adversary and a ridge regression's two scalars"
 
 
+class HattSection(WordSection):
+    """``hatt``: prototypes with attention to examples and features (Gao et al., 2019)."""
+
+    filters: Count = 230
+    """Features of a text: filters of a convolution over its words."""
+    dropout: Proportion = 0.5
+    """Before the last convolution of the feature attention."""
+    feature_scores: Literal["softplus", "relu"] = "softplus"
+    """What makes the feature attention positive. With ``relu``, the authors' choice, all features of a class may come
+    to count nothing, and no gradient brings them back."""
+    train_way: Count = 20
+    """Classes of a task of meta-training, or as many as there are."""
+
+    @property
+    def tunes(self) -> str:
+        """All of it."""
+        return "word vectors, a convolution over words and the attention to examples and features"
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """Also tasks with other shots than those that the feature attention is made for."""
+        yield from super().problems(config)
+        for key in ("train_ways", "train_shots"):
+            if getattr(config.meta, key):
+                yield Problem(
+                    f"meta.{key}",
+                    "hatt looks at a fixed number of examples a class, and has hatt.train_way for the number of "
+                    "classes. Leave it out.",
+                )
+
+
 class _TunedInEachTask(MethodSection):
     @property
     def tunes(self) -> str:
@@ -235,6 +265,13 @@ METHODS = (
         title="MLADA",
         implementation="openprompt_meta.methods.words:build_mlada",
         config=MladaSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="hatt",
+        title="HATT",
+        implementation="openprompt_meta.methods.words:build_hatt",
+        config=HattSection,
         trains_across_tasks=True,
     ),
     MethodDeclaration(

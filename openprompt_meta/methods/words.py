@@ -1,4 +1,4 @@
-"""DS and MLADA: what is learned across tasks is how to look at a text's words; their vectors are given."""
+"""DS, MLADA and HATT: what is learned across tasks is how to look at a text's words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from openprompt_meta.encoder.queries import default_cache_folder
 from openprompt_meta.encoder.words import Vocabulary, WordTexts, tokens_of_model, words_of_file
 from openprompt_meta.errors import ConfigError
 from openprompt_meta.learners.episodic import EpisodicLearner
+from openprompt_meta.learners.hatt import Hatt
 from openprompt_meta.learners.task import Task
 from openprompt_meta.learners.word_attention import DistributionalSignatures, Mlada, MladaLearner, WordFrequencies
-from openprompt_meta.methods import DsSection, MladaSection, WordSection
+from openprompt_meta.methods import DsSection, HattSection, MladaSection, WordSection
 from openprompt_meta.methods.building import episodic_options, started_at_random, task_sources
 from openprompt_meta.methods.method import Method
 
@@ -118,3 +119,29 @@ def _texts_of_other_classes(train: Split, seed: int) -> Callable[[Task, int], Se
 def _first_texts(task: Task, count: int) -> range:
     """The first of the training set, as in the authors' code."""
     return range(count)
+
+
+# -- HATT -------------------------------------------------------------------------------------------------------------
+
+
+def build_hatt(
+    config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
+) -> Method:
+    """Attention to examples and features; arguments as for ``build_method``."""
+    section, meta = config.settings(HattSection), config.meta
+    vocabulary = vocabulary_of(config, loaded, dataset, show_progress)
+    network = started_at_random(
+        seed,
+        lambda: Hatt(vocabulary.vectors, meta.shot, section.filters, section.dropout, section.feature_scores),
+        loaded.model.device,
+    )
+    learner = EpisodicLearner(network, *episodic_options(config, network, seed))
+    way = min([section.train_way, *map(len, dataset.train.domains or (dataset.train.classes,))])
+    if way != meta.way:
+        sizes = {
+            "train_ways": [way, way],
+            "train_shots": [meta.shot] * 2,
+            "train_texts": way * (meta.shot + meta.query),
+        }
+        config = config.with_values({f"meta.{name}": value for name, value in sizes.items()})
+    return _method(config, dataset, seed, vocabulary, learner)
