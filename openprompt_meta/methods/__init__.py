@@ -158,6 +158,53 @@ class HattSection(WordSection):
                 )
 
 
+class ContrastNetSection(EpisodicSection):
+    """``contrastnet``: the encoder tuned by contrast between classes, texts and tasks (Chen et al., 2022)."""
+
+    temperature: Positive = 5.0
+    """τ, what inner products of a task's texts are divided by."""
+    text_temperature: Positive = 7.0
+    """The same between texts without labels."""
+    task_temperature: Positive = 7.0
+    """The same between tasks, each the mean of its texts."""
+    share: Proportion = 0.95
+    """α, the share of the contrast between classes at the start; the rest is between texts."""
+    fading: Count = 10000
+    """Iterations in which α falls to 0 in a straight line."""
+    task_weight: NonNegative = 0.1
+    """What the contrast between tasks counts besides."""
+    texts: Annotated[Whole, Ge(2)] = 10
+    """Texts without labels of a step, of the training classes."""
+    tasks: Annotated[Whole, Ge(2)] = 2
+    """Tasks without labels of a step, of the training classes."""
+    augmentation: Literal["swap_delete", "synonyms", "file"] = "swap_delete"
+    """How a text is said differently: words swapped and left out; words in place of which ``augmentation_file`` has
+    others; or whole paraphrases of that file."""
+    augmentation_file: Text | None = None
+    """For ``synonyms`` lines of words that mean the same, with commas between; for ``file`` JSON lines with a ``text``
+    and a list ``paraphrases``. A text for which it has nothing is swapped and shortened."""
+
+    @property
+    def tunes(self) -> str:
+        """All of it, across tasks."""
+        return "the language model"
+
+    @property
+    def tunes_model(self) -> bool:
+        """Always."""
+        return True
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """Also an augmentation without its file, or a file without its augmentation."""
+        yield from super().problems(config)
+        if (self.augmentation == "swap_delete") != (self.augmentation_file is None):
+            yield Problem(
+                "contrastnet.augmentation_file",
+                f"is {'missing' if self.augmentation_file is None else 'given'} with contrastnet.augmentation: "
+                f"{self.augmentation}; synonyms and file need one, swap_delete takes none.",
+            )
+
+
 class _TunedInEachTask(MethodSection):
     @property
     def tunes(self) -> str:
@@ -272,6 +319,13 @@ METHODS = (
         title="HATT",
         implementation="openprompt_meta.methods.words:build_hatt",
         config=HattSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="contrastnet",
+        title="ContrastNet",
+        implementation="openprompt_meta.methods.contrastnet:build_contrastnet",
+        config=ContrastNetSection,
         trains_across_tasks=True,
     ),
     MethodDeclaration(
