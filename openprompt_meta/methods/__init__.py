@@ -146,6 +146,11 @@ class HattSection(WordSection):
         """All of it."""
         return "word vectors, a convolution over words and the attention to examples and features"
 
+    @property
+    def fixes_shots(self) -> bool:
+        """Its convolutions are as high as there are examples."""
+        return True
+
     def problems(self, config: Any) -> Iterator[Problem]:
         """Also tasks with other shots than those that the feature attention is made for."""
         yield from super().problems(config)
