@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 # -- A vocabulary: the words of some texts that have a vector, and the texts as numbers of them -----------------------
 
-Texts: TypeAlias = tuple[str, ...]
+Corpus: TypeAlias = tuple[str, ...]
 UNKNOWN = 0
 """The row of a text's one word if none of its words has a vector; its own vector is zero."""
 _AT_ONCE = 1000
@@ -44,9 +44,9 @@ class Vocabulary:
     """
 
     vectors: Tensor
-    rows: Mapping[Texts, Sequence[Tensor]]
+    rows: Mapping[Corpus, Sequence[Tensor]]
 
-    def of_mean_length(self, length: float, among: Texts) -> Vocabulary:
+    def of_mean_length(self, length: float, among: Corpus) -> Vocabulary:
         """The same with vectors whose mean length is ``length``, by one factor.
 
         Args:
@@ -59,7 +59,7 @@ class Vocabulary:
 
 
 def tokens_of_model(
-    texts: Sequence[Texts], loaded: LoadedMLM, max_words: int, show_progress: bool = False
+    texts: Sequence[Corpus], loaded: LoadedMLM, max_words: int, show_progress: bool = False
 ) -> Vocabulary:
     """The language model's tokens, special ones aside, with its input embeddings for vectors.
 
@@ -82,7 +82,7 @@ def tokens_of_model(
 
 
 def words_of_file(
-    texts: Sequence[Texts],
+    texts: Sequence[Corpus],
     path: str | os.PathLike[str],
     max_words: int,
     cache: Path | None = None,
@@ -122,9 +122,9 @@ W = TypeVar("W", int, str)
 
 
 def _divide(
-    texts: Sequence[Texts], divided: Callable[[Sequence[str]], list[list[W]]], show_progress: bool
-) -> dict[Texts, list[list[W]]]:
-    rows: dict[Texts, list[list[W]]] = {}
+    texts: Sequence[Corpus], divided: Callable[[Sequence[str]], list[list[W]]], show_progress: bool
+) -> dict[Corpus, list[list[W]]]:
+    rows: dict[Corpus, list[list[W]]] = {}
     with tqdm(total=sum(map(len, texts)), desc="words", unit="text", leave=False, disable=not show_progress) as bar:
         for collection in texts:
             own = rows[collection] = []
@@ -134,7 +134,7 @@ def _divide(
     return rows
 
 
-def _vocabulary(rows: Mapping[Texts, Sequence[Sequence[W]]], used: Sequence[W], vectors: Tensor) -> Vocabulary:
+def _vocabulary(rows: Mapping[Corpus, Sequence[Sequence[W]]], used: Sequence[W], vectors: Tensor) -> Vocabulary:
     number = {word: i for i, word in enumerate(used, start=UNKNOWN + 1)}
     numbered = {
         collection: [torch.tensor([number[word] for word in row] or [UNKNOWN]) for row in own]
