@@ -122,6 +122,20 @@ def test_contrastnets_views_are_of_training_texts_and_belong_to_the_task(config:
         assert " ".join(tokenizer.convert_ids_to_tokens(row[mask > 0].tolist()[1:-1])) in train
 
 
+@pytest.mark.parametrize("method", ["ds", "mlada", "hatt", "contrastnet"])
+def test_they_learn_from_a_mixture_of_data_sets(config: RunConfig, method: str, tmp_path: Path) -> None:
+    topics = {"train": ["red", "green", "blue"], "valid": ["one", "two", "three"], "test": ["cat", "dog", "cow"]}
+    folders = [write_data(tmp_path / "data"), write_data(tmp_path / "more", topics)]
+    keys = {"dataset.path": None, "dataset.name": "both", "dataset.mixture": list(map(str, folders))}
+    mixed = built(config.with_values({**keys, "method": method}))
+    learner: Any = mixed.learner
+    for index in range(3):
+        task = mixed.sources["train"][index]
+        assert len({name.partition("/")[0] for name in task.classes}) == 1
+        assert len(task.classes) == 3, "no data set has more than the smaller one"
+        assert learner.meta_step([task]).gradient_norm > 0
+
+
 @pytest.mark.parametrize(
     ("keys", "place"),
     [
