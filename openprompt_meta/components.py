@@ -101,6 +101,11 @@ class MethodSection(Section):
         """Whether a prediction depends on the texts that are predicted along with it."""
         return False
 
+    @property
+    def fixes_shots(self) -> bool:
+        """Whether what is learned can be used with no other number of examples a class."""
+        return False
+
     def problems(self, config: Any) -> Iterator[Problem]:
         """What of a run's whole configuration does not go together with this method."""
         return iter(())

@@ -212,13 +212,18 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         changes: settings to replace.
 
     Raises:
-        RunError: there is no such run, or it has no such seed.
+        RunError: there is no such run, it has no such seed, or its method learns no prompts.
         CheckpointError: its best checkpoint is missing or damaged.
     """
     config = load_run_config(os.fspath(folder))
     chosen = config.run.seeds[0] if seed is None else seed
     if chosen not in config.run.seeds:
         raise RunError(f"The run {os.fspath(folder)} has no seed {seed!r}; it has {config.run.seeds}.")
+    if not config.method_declaration.uses_verbalizer:
+        raise RunError(
+            f"The run {os.fspath(folder)} is of method: {config.method}, which learns no prompts to start a "
+            "classifier from. Use a run of method: metaprompter."
+        )
     run = RunFolder(folder)
     checkpoint = run.seed(chosen).best_checkpoint
     if not checkpoint.is_file():

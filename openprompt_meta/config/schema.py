@@ -208,8 +208,15 @@ class MetaSection(Section):
     """Tasks a meta-iteration."""
     outer_lr: LearningRate = 1e-3
     """η, the step size of the outer loop."""
-    outer_decay: Literal["none", "linear"] = "none"
-    """Whether η stays as it is, or falls to 0 in a straight line over ``iterations``."""
+    outer_decay: Literal["none", "linear", "tenths"] = "none"
+    """Whether η stays as it is, falls to 0 in a straight line over ``iterations``, or to a tenth after each third of
+    them."""
+    outer_warmup: Proportion = 0.0
+    """The part of ``iterations`` in which η rises from 0 in a straight line, before it stays or falls."""
+    outer_clip: Positive | None = None
+    """A longer meta-gradient is shortened to this; never by default."""
+    weight_decay: NonNegative | None = None
+    """The outer optimiser's; its own by default, which is 0.01 for ``adamw`` and none for the others."""
     scalar_lr: LearningRate = 1e-2
     """The same for the scalars that a verbalizer's ``learn`` names: of their logarithms, and of λ's logit."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"

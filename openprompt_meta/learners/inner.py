@@ -242,7 +242,7 @@ class TaskBatch:
         losses = []
         for i, (task, verbalizer) in enumerate(zip(self.tasks, self.verbalizers, strict=True)):
             loss = self._support_loss(task, verbalizer, self._support(i, readings))
-            _require_finite(loss, task, f"inner step {step + 1}")
+            require_finite(loss, task, f"inner step {step + 1}")
             losses.append(loss)
         return losses
 
@@ -278,12 +278,13 @@ class TaskBatch:
         losses = []
         for task, predicted in zip(self.tasks, log_probabilities, strict=True):
             loss = F.nll_loss(predicted, task.query["label"], reduction=self._learner.loss)
-            _require_finite(loss, task, "the query loss")
+            require_finite(loss, task, "the query loss")
             losses.append(loss)
         return losses
 
 
-def _require_finite(loss: Tensor, task: Task, where: str) -> None:
+def require_finite(loss: Tensor, task: Task, where: str) -> None:
+    """:class:`NotFiniteError` with the task's index if a loss is not a number; ``where`` says which loss."""
     value = loss.item()
     if not math.isfinite(value):
         raise NotFiniteError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openprompt_meta.errors import NotFiniteError
 from openprompt_meta.learners.adapters import Adaptation, Adapter
 from openprompt_meta.learners.inner import InnerLoop, KnownFeatures, TaskBatch, task_randomness
 from openprompt_meta.learners.task import (
@@ -22,6 +20,7 @@ from openprompt_meta.learners.task import (
     TaskLearner,
     TaskOutcome,
     accuracy_of,
+    clipped_gradient_norm,
 )
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.query import evaluation_mode
@@ -121,6 +120,7 @@ class GradientLearner(AdaptingLearner, MetaLearner):
         optimizer: over ``meta_parameters``.
         adapter: how tasks adapt what is learned.
         inner_steps: J in meta-training.
+        longest_gradient: a longer meta-gradient is shortened to this.
     """
 
     def __init__(
@@ -130,11 +130,13 @@ class GradientLearner(AdaptingLearner, MetaLearner):
         optimizer: torch.optim.Optimizer,
         adapter: Adapter,
         inner_steps: int = 5,
+        longest_gradient: float | None = None,
     ) -> None:
         super().__init__(inner_loop, adapter)
         self.meta_parameters = meta_parameters
         self.optimizer = optimizer
         self.inner_steps = inner_steps
+        self.longest_gradient = longest_gradient
 
     @abstractmethod
     def learn(self, tasks: TaskBatch, adaptation: Adaptation, share: float) -> list[Tensor]:
@@ -163,7 +165,7 @@ class GradientLearner(AdaptingLearner, MetaLearner):
                     predicted = self.learn(opened, adaptation, 1 / len(tasks))
             losses += [loss.item() for loss in opened.query_losses(predicted)]
             accuracies += [accuracy_of(one, task) for one, task in zip(predicted, group, strict=True)]
-        norm = self._gradient_norm(tasks)
+        norm = clipped_gradient_norm(self.meta_parameters.parameters(), tasks, self.longest_gradient)
         self.optimizer.step()
         return MetaStep(
             loss=sum(losses) / len(losses),
@@ -171,18 +173,6 @@ class GradientLearner(AdaptingLearner, MetaLearner):
             inner_losses=[sum(step) / len(step) for step in zip(*inner, strict=True)],
             gradient_norm=norm,
         )
-
-    def _gradient_norm(self, tasks: Sequence[Task]) -> float:
-        """Length of the meta-gradient, refused before it can spoil the pool if it is not a number."""
-        gradients = [p.grad for p in self.meta_parameters.parameters() if p.grad is not None]
-        norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
-        if not math.isfinite(norm):
-            indices = ", ".join(str(task.index) for task in tasks)
-            raise NotFiniteError(
-                f"Task {indices}: the meta-gradient has length {norm}. The pool and the last checkpoint are as they "
-                "were. Lower inner_lr, or look at the task's texts."
-            )
-        return norm
 
 
 def take_inner_steps(tasks: TaskBatch, adaptation: Adaptation, steps: int, taken: int = 0) -> list[list[float]]:

@@ -17,8 +17,10 @@ _KINDS: Mapping[str, type[torch.optim.Optimizer]] = {
 _FUSED_ON = ("cpu", "cuda")  # by every torch that is asked for
 
 
-def new_optimizer(kind: str, parameters: Iterable[Any], lr: float) -> torch.optim.Optimizer:
-    """An optimiser over parameters or groups of them, as torch takes them.
+def new_optimizer(
+    kind: str, parameters: Iterable[Any], lr: float, weight_decay: float | None = None
+) -> torch.optim.Optimizer:
+    """An optimiser over parameters or groups of them, as torch takes them; with its own weight decay for ``None``.
 
     Fused where torch can: over a whole language model each of Adam's operations would be another way through all of
     its memory.
@@ -26,7 +28,8 @@ def new_optimizer(kind: str, parameters: Iterable[Any], lr: float) -> torch.opti
     optimizer: Any = _KINDS[kind]
     given = list(parameters)
     first = given[0]["params"][0] if isinstance(given[0], dict) else given[0]
-    made: torch.optim.Optimizer = optimizer(given, lr=lr, fused=first.device.type in _FUSED_ON)
+    decay = {} if weight_decay is None else {"weight_decay": weight_decay}
+    made: torch.optim.Optimizer = optimizer(given, lr=lr, fused=first.device.type in _FUSED_ON, **decay)
     return made
 
 

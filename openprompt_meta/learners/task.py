@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from openprompt_meta.errors import NotFiniteError
 
 # -- A task as learners see it: batches of tensors, classes and their words -------------------------------------------
 
@@ -105,3 +108,25 @@ class MetaLearner(TaskLearner):
 def accuracy_of(log_probabilities: Tensor, task: Task) -> float:
     """The share of a task's query set whose likeliest class is the right one."""
     return (log_probabilities.argmax(dim=-1) == task.query["label"]).float().mean().item()
+
+
+def clipped_gradient_norm(parameters: Iterable[nn.Parameter], tasks: Sequence[Task], longest: float | None) -> float:
+    """Length of the meta-gradient, refused before it can spoil what is learned if it is not a number.
+
+    Args:
+        parameters: what is learned across tasks; those without a gradient count for nothing.
+        tasks: that it was learned from, for the message.
+        longest: a longer gradient is shortened to this, after it was measured.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
+    if not math.isfinite(norm):
+        indices = ", ".join(str(task.index) for task in tasks)
+        raise NotFiniteError(
+            f"Task {indices}: the meta-gradient has length {norm}. What was learned and the last checkpoint are as "
+            "they were. Lower the step sizes, or look at the task's texts."
+        )
+    if longest is not None and norm > longest:
+        for gradient in gradients:
+            gradient.mul_(longest / norm)
+    return norm

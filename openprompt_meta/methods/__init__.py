@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 
 from openprompt_meta.components import MethodDeclaration, MethodSection
-from openprompt_meta.sections import Count, LearningRate, NonNegative, Positive, Problem, Steps, Whole
+from openprompt_meta.sections import (
+    Count,
+    LearningRate,
+    NonNegative,
+    Positive,
+    Problem,
+    Proportion,
+    Steps,
+    Text,
+    Whole,
+)
 
 
 class MetaPrompterSection(MethodSection):
@@ -55,6 +65,148 @@ class MetaPromptingSection(MethodSection):
                 "meta.inner_parameters",
                 f"got {config.meta.inner_parameters}, which is for the pool of method: metaprompter; a single prompt "
                 "has no keys to choose by. Leave it out.",
+            )
+
+
+class EpisodicSection(MethodSection):
+    """Methods that take no steps inside a task: one network predicts a query set from its support set."""
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """What needs an inner loop, or a task with examples."""
+        if config.meta.learner != "maml":
+            yield Problem(
+                "meta.learner",
+                f"got {config.meta.learner}, but method: {config.method} has no inner loop to learn through. Leave it "
+                "out.",
+            )
+
+
+class WordSection(EpisodicSection):
+    """Methods that look at word vectors, of ``dataset.max_seq_length`` words of a text at most."""
+
+    word_vectors: Text | None = None
+    """A text file of word vectors, GloVe's or a ``.vec`` of fastText, from the working directory. By default words are
+    the language model's tokens, and their vectors its input embeddings."""
+    vector_length: Positive | None = 5.0
+    """What the mean length of the training texts' word vectors is brought to, by one factor; null leaves them as they
+    are."""
+
+
+class DsSection(WordSection):
+    """``ds``: distributional signatures (Bao et al., 2020)."""
+
+    epsilon: Positive = 1e-5
+    """ε of s(w) = ε / (ε + P(w)), which is near 1 for rare words."""
+    hidden: Count = 25
+    """States of the LSTM each way, which reads s(w) and t(w)."""
+    dropout: Proportion = 0.1
+    """Between its states and the attention."""
+
+    @property
+    def tunes(self) -> str:
+        """Three small things."""
+        return "an attention over words and a ridge regression's two scalars"
+
+
+class MladaSection(WordSection):
+    """``mlada``: meta-learning with an adversary on the domain (Han et al., 2021)."""
+
+    hidden: Count = 128
+    """States of the generator's LSTM each way."""
+    dropout: Proportion = 0.2
+    """Of the discriminator."""
+    mask_padding: bool = True
+    """Attention is over words alone. In the authors' code padding has its share, so that a text's features depend on
+    the longest text beside it."""
+    source: Literal["drawn", "first"] = "drawn"
+    """Texts of the source domain: drawn anew for each task from the other training classes, or, as in the authors'
+    code, the first of the training set whatever the task's classes."""
+
+    @property
+    def tunes(self) -> str:
+        """Both sides."""
+        return "an attention over words, its adversary and a ridge regression's two scalars"
+
+
+class HattSection(WordSection):
+    """``hatt``: prototypes with attention to examples and features (Gao et al., 2019)."""
+
+    filters: Count = 230
+    """Features of a text: filters of a convolution over its words."""
+    dropout: Proportion = 0.5
+    """Before the last convolution of the feature attention."""
+    feature_scores: Literal["softplus", "relu"] = "softplus"
+    """What makes the feature attention positive. With ``relu``, the authors' choice, all features of a class may come
+    to count nothing, and no gradient brings them back."""
+    train_way: Count = 20
+    """Classes of a task of meta-training, or as many as there are."""
+
+    @property
+    def tunes(self) -> str:
+        """All of it."""
+        return "word vectors, a convolution over words and the attention to examples and features"
+
+    @property
+    def fixes_shots(self) -> bool:
+        """Its convolutions are as high as there are examples."""
+        return True
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """Also tasks with other shots than those that the feature attention is made for."""
+        yield from super().problems(config)
+        for key in ("train_ways", "train_shots"):
+            if getattr(config.meta, key):
+                yield Problem(
+                    f"meta.{key}",
+                    "hatt looks at a fixed number of examples a class, and has hatt.train_way for the number of "
+                    "classes. Leave it out.",
+                )
+
+
+class ContrastNetSection(EpisodicSection):
+    """``contrastnet``: the encoder tuned by contrast between classes, texts and tasks (Chen et al., 2022)."""
+
+    temperature: Positive = 5.0
+    """τ, what inner products of a task's texts are divided by."""
+    text_temperature: Positive = 7.0
+    """The same between texts without labels."""
+    task_temperature: Positive = 7.0
+    """The same between tasks, each the mean of its texts."""
+    share: Proportion = 0.95
+    """α, the share of the contrast between classes at the start; the rest is between texts."""
+    fading: Count = 10000
+    """Iterations in which α falls to 0 in a straight line."""
+    task_weight: NonNegative = 0.1
+    """What the contrast between tasks counts besides."""
+    texts: Annotated[Whole, Ge(2)] = 10
+    """Texts without labels of a step, of the training classes."""
+    tasks: Annotated[Whole, Ge(2)] = 2
+    """Tasks without labels of a step, of the training classes."""
+    augmentation: Literal["swap_delete", "synonyms", "file"] = "swap_delete"
+    """How a text is said differently: words swapped and left out; words in place of which ``augmentation_file`` has
+    others; or whole paraphrases of that file."""
+    augmentation_file: Text | None = None
+    """For ``synonyms`` lines of words that mean the same, with commas between; for ``file`` JSON lines with a ``text``
+    and a list ``paraphrases``. A text for which it has nothing is swapped and shortened."""
+
+    @property
+    def tunes(self) -> str:
+        """All of it, across tasks."""
+        return "the language model"
+
+    @property
+    def tunes_model(self) -> bool:
+        """Always."""
+        return True
+
+    def problems(self, config: Any) -> Iterator[Problem]:
+        """Also an augmentation without its file, or a file without its augmentation."""
+        yield from super().problems(config)
+        if (self.augmentation == "swap_delete") != (self.augmentation_file is None):
+            yield Problem(
+                "contrastnet.augmentation_file",
+                f"is {'missing' if self.augmentation_file is None else 'given'} with contrastnet.augmentation: "
+                f"{self.augmentation}; synonyms and file need one, swap_delete takes none.",
             )
 
 
@@ -152,6 +304,34 @@ METHODS = (
         config=MetaPromptingSection,
         trains_across_tasks=True,
         uses_verbalizer=True,
+    ),
+    MethodDeclaration(
+        name="ds",
+        title="DS",
+        implementation="openprompt_meta.methods.words:build_ds",
+        config=DsSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="mlada",
+        title="MLADA",
+        implementation="openprompt_meta.methods.words:build_mlada",
+        config=MladaSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="hatt",
+        title="HATT",
+        implementation="openprompt_meta.methods.words:build_hatt",
+        config=HattSection,
+        trains_across_tasks=True,
+    ),
+    MethodDeclaration(
+        name="contrastnet",
+        title="ContrastNet",
+        implementation="openprompt_meta.methods.contrastnet:build_contrastnet",
+        config=ContrastNetSection,
+        trains_across_tasks=True,
     ),
     MethodDeclaration(
         name="verbalizer",

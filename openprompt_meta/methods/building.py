@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -118,17 +118,37 @@ def meta_learner(
             dict(learned.named_buffers()),
             **dict(learned.named_parameters()),
         )
-    optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr)
+    optimizer = new_optimizer(meta.optimizer, parameters, meta.outer_lr, meta.weight_decay)
     declaration = meta_learners()[meta.learner]
     learner: GradientLearner = declaration.load()(
         learned,
         base,
         optimizer,
         inner_steps=meta.inner_steps,
+        longest_gradient=meta.outer_clip,
         adapter=adapter,
         **config.section_of(declaration).model_dump(),
     )
     return learner
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def started_at_random(seed: int, made: Callable[[], M], device: torch.device | str = "cpu") -> M:
+    """A network whose weights start at random, the same for the same seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return made().to(device)
+
+
+def episodic_options(
+    config: RunConfig, network: nn.Module, seed: int
+) -> tuple[torch.optim.Optimizer, int, float | None]:
+    """Optimiser, seed and longest gradient of an :class:`~openprompt_meta.learners.episodic.EpisodicLearner`."""
+    meta = config.meta
+    optimizer = new_optimizer(meta.optimizer, network.parameters(), meta.outer_lr, meta.weight_decay)
+    return optimizer, seed, meta.outer_clip
 
 
 def task_sources(

@@ -193,10 +193,10 @@ def pool_of(method: Method) -> PromptPool:
 
 
 def meta_learner_of(method: Method) -> GradientLearner:
-    """The method's meta-learner; a :class:`RunError` if nothing is learned across tasks."""
+    """The method's meta-learner; a :class:`RunError` if nothing is learned across tasks by an inner loop."""
     learner = method.learner
     if not isinstance(learner, GradientLearner):
-        raise RunError(f"This figure is about learning across tasks, which {type(learner).__name__} does not do.")
+        raise RunError(f"This figure takes an inner loop apart; {type(learner).__name__} has none.")
     return learner
 
 

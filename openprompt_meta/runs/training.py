@@ -105,8 +105,8 @@ class Training:
         first = self.progress.iteration * self.meta.meta_batch
         started = time.perf_counter()
         source = self.method.sources["train"]
-        if self.meta.outer_decay == "linear":
-            self._set_step_sizes(1 - self.progress.iteration / self.meta.iterations)
+        if self.meta.outer_decay != "none" or self.meta.outer_warmup > 0:
+            self._set_step_sizes(step_share(self.meta, self.progress.iteration))
         step = self.learner.meta_step([source[first + i] for i in range(self.meta.meta_batch)])
         self._settled = None  # until all that belongs to the iteration is noted
         self.progress.iteration += 1
@@ -175,3 +175,15 @@ class Training:
 
     def _bar(self, total: int, title: str, unit: str, **options: Any) -> Any:
         return tqdm(total=total, desc=title, unit=unit, disable=not self.show_progress, **options)
+
+
+def step_share(meta: MetaSection, iteration: int) -> float:
+    """The part of η that an iteration, counted from 0, takes: it rises, and then stays or falls."""
+    warmup = meta.outer_warmup * meta.iterations
+    if iteration < warmup:
+        return iteration / warmup
+    if meta.outer_decay == "linear":
+        return 1 - (iteration - warmup) / (meta.iterations - warmup)
+    if meta.outer_decay == "tenths":
+        return float(0.1 ** (3 * iteration // meta.iterations))
+    return 1.0

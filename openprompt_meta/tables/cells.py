@@ -41,6 +41,10 @@ TRAINING_KEYS = (
     "valid_tasks",
     "meta_batch",
     "outer_lr",
+    "outer_decay",
+    "outer_warmup",
+    "outer_clip",
+    "weight_decay",
     "optimizer",
     "learner",
 )
@@ -218,11 +222,10 @@ class CellOutcome:
 
 
 def cells_of(rows: Sequence[TableRow], settings: TableSettings, folder: Path) -> list[Cell]:
-    """Every cell that is to be run, row by row; the published rows have none."""
+    """Every cell, row by row."""
     return [
         _cell(row, settings, dataset, shot, seed, folder)
         for row in rows
-        if not row.published
         for dataset in settings.datasets
         for shot in settings.shots
         for seed in settings.seeds

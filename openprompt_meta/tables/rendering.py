@@ -71,8 +71,7 @@ def _comparison_tables(result: TableResult, form: _TextFormat) -> Iterator[_Text
 
 
 def _cells(line: ResultRow, result: TableResult, form: _TextFormat) -> list[str]:
-    label = f"{line.row.label} (published)" if line.row.published else line.row.label
-    cells = [form.plain(label), form.plain(_parameters(line))]
+    cells = [form.plain(line.row.label), form.plain(_parameters(line))]
     for at, column in enumerate(result.columns):
         cells.append(_accuracy(line.entries[column], form))
         if _paper_follows(result, at):
@@ -96,8 +95,6 @@ def _accuracy(entry: Entry, form: _TextFormat) -> str:
 
 
 def _parameters(line: ResultRow) -> str:
-    if line.row.published and line.paper_millions is not None:
-        return f"{line.paper_millions:.2f}"
     return EMPTY if line.parameters is None else f"{line.parameters / 1e6:.2f}"
 
 
@@ -237,7 +234,6 @@ FIELDS = (
     "table",
     "row",
     "label",
-    "published",
     "dataset",
     "shot",
     "kind",
@@ -298,11 +294,10 @@ def _record(line: ResultRow, column: Column, result: TableResult) -> dict[str, A
         "table": result.table.name,
         "row": line.row.name,
         "label": line.row.label,
-        "published": line.row.published,
         "dataset": column.dataset,
         "shot": column.shot,
         "kind": column.kind,
-        "model": None if line.row.published else result.settings.plm,
+        "model": result.settings.plm,
         "parameters": line.parameters,
         "mark": entry.mark or None,
         "paper_millions": line.paper_millions,

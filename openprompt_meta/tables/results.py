@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from openprompt_meta.config.schema import KNOWN_DATASETS
 from openprompt_meta.errors import ConfigError, RunError
 from openprompt_meta.runs.evaluation import SeedsSummary, summarise_seeds
 from openprompt_meta.tables.cells import Cell, CellState, TableSettings
@@ -206,8 +205,6 @@ def assemble(
         against: name of the row to compare the others with; by default the best of each column.
     """
     _require_runnable(against, rows)
-    if not any(dataset in KNOWN_DATASETS for dataset in settings.datasets):
-        rows = [row for row in rows if not row.published]  # nothing was ever published on these data
     accuracies = _Accuracies(states)
     columns = _columns(settings, accuracies)
     entries: dict[str, dict[Column, Entry]] = {row.name: {} for row in rows}
@@ -328,7 +325,7 @@ def _paper(row: TableRow, settings: TableSettings) -> dict[tuple[str, int], Pape
 
 
 def _require_runnable(against: str | None, rows: Sequence[TableRow]) -> None:
-    names = [row.name for row in rows if not row.published]
+    names = [row.name for row in rows]
     if against is not None and against not in names:
         raise ConfigError(f"--against {against}: there is no such row to compare with; there are {', '.join(names)}.")
 
@@ -367,8 +364,7 @@ def _notes(
             "paper: the figures it prints, bert-base-uncased, ± over three seeds. Its authors' code centres features "
             "by the query set too, so they may be transductive."
         )
-    if any(row.published for row in rows):
-        notes.append("published: taken over from the paper, which has them from others; not run here.")
+    notes += dict.fromkeys(row.remark for row in rows if row.remark and _paper(row, settings))
     missing = [cell for cell, state in states.items() if state.outcome is None]
     if missing:
         notes.append(f"{len(missing)} of {len(states)} cells have no figure; the reasons stand below the table.")

@@ -160,6 +160,18 @@ def test_a_run_without_a_checkpoint_is_refused_with_the_way_to_get_one(tiny_run:
         MetaPromptClassifier.from_run(tmp_path / "nowhere")
 
 
+def test_a_run_of_a_method_that_learns_no_prompts_is_refused_with_one_that_does(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    written = (tmp_path / "run" / "config.yaml").read_text("utf-8")
+    other = written.replace("method: metaprompter", "method: ds")
+    assert other != written
+    (tmp_path / "run" / "config.yaml").write_text(other, "utf-8")
+    with pytest.raises(RunError, match=r"method: ds, which learns no prompts.*method: metaprompter"):
+        MetaPromptClassifier.from_run(tmp_path / "run")
+
+
 def test_a_run_of_a_newer_version_is_refused(tiny_run: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_run, tmp_path / "run")
     written = (tmp_path / "run" / "config.yaml").read_text("utf-8")

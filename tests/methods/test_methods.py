@@ -40,6 +40,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "metaprompting, reptile": {"method": "metaprompting", "meta": {"learner": "reptile"}},
     "metaprompting, bmg": {"method": "metaprompting", "meta": {"learner": "bmg"}, "bmg": {"target_steps": 2}},
     "metaprompting, frozen": {"method": "metaprompting", **FROZEN},
+    "ds": {"method": "ds"},
+    "mlada": {"method": "mlada"},
+    "mlada, authors": {"method": "mlada", "mlada": {"mask_padding": False, "source": "first"}},
+    "hatt": {"method": "hatt", "hatt": {"train_way": 3}, "meta": {"optimizer": "sgd", "outer_decay": "tenths"}},
+    "contrastnet": {"method": "contrastnet", "meta": {"outer_lr": 1e-4, "outer_warmup": 0.5, "outer_clip": 0.5}},
     "verbalizer, rep": {"method": "verbalizer"},
     "verbalizer, warp": {
         "method": "verbalizer",
@@ -62,6 +67,10 @@ LEARNED = [
     "metaprompting",
     "metaprompting, bmg",
     "metaprompting, frozen",
+    "ds",
+    "mlada",
+    "hatt",
+    "contrastnet",
 ]
 UNTRAINED = [
     "verbalizer, warp",
@@ -73,7 +82,9 @@ UNTRAINED = [
     "contrastive",
 ]
 TUNED = [
-    name for name in VARIANTS if name.startswith(("metaprompting", "verb", "fine", "contr")) and "froz" not in name
+    name
+    for name in VARIANTS
+    if name.startswith(("metaprompting", "verb", "fine", "contrastive")) and "froz" not in name
 ]
 
 

@@ -230,7 +230,7 @@ def test_transductive_figures_have_a_column_of_their_own(
         (["run.seeds=[0,1]"], "set by --seeds"),
         (["method=metaprompting"], "is what the rows of main-5shot are about"),
         (["--rows", "metapromter"], "Did you mean 'metaprompter'"),
-        (["--against", "hatt"], "no such row to compare with"),
+        (["--rows", "hatt", "--against", "ds"], "no such row to compare with"),
         (["--seeds", "0", "0"], "none of them twice"),
         (["--seeds", "one"], "expected whole numbers"),
         (["--shots", "1"], "main-1shot and main-5shot are two"),

@@ -164,4 +164,5 @@ SHOTS = FigureKind(
     ShotsCurves,
     _measure_shots,
     several=True,
+    fits=lambda runs: not any(run.config.method_section.fixes_shots for run in runs),
 )
