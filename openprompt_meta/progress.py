@@ -41,7 +41,7 @@ def write_above(text: str) -> None:
     tqdm.write(text, sys.stderr)
 
 
-class _Lines(tqdm):  # type: ignore[type-arg]
+class _Lines(tqdm):
     """A bar for files: whole lines, none of them to be overwritten."""
 
     disable: bool
