@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from bench import adaptation, growth, iteration, limit, memory, prediction, timing
 from bench.table import markdown
 from bench.workload import MOST_SHOTS, PACKAGED, Workload, results_folder
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.files import write_atomic
+from openprompt_meta.progress import progress_bar
 
 _DEFAULT_MODELS = ("minilm-mlm", "bert-base")
 
@@ -108,7 +108,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _each(works: list[Workload], title: str, way: Callable[[Workload], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    return (way(work) for work in tqdm(works, title, unit="setting", leave=False))
+    return (way(work) for work in progress_bar(works, title=title, unit="setting", leave=False))
 
 
 def _is_quick(part: str, work: Workload) -> bool:
@@ -147,7 +147,10 @@ def _memory(works: list[Workload], options: argparse.Namespace) -> Iterator[dict
 
 
 def _growth(works: list[Workload], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    return (growth.measure(axis, options.rounds) for axis in tqdm(growth.AXES, "growth", unit="axis", leave=False))
+    return (
+        growth.measure(axis, options.rounds)
+        for axis in progress_bar(growth.AXES, title="growth", unit="axis", leave=False)
+    )
 
 
 _PARTS: dict[str, Callable[[list[Workload], argparse.Namespace], Iterator[dict[str, Any]]]] = {

@@ -83,6 +83,23 @@ class VerbalizerSection(Section):
         return iter(())
 
 
+@dataclass(frozen=True)
+class TaskWork:
+    """What a method does with one task, counted in texts that go through the language model: estimates build on it.
+
+    Attributes:
+        read: texts read without gradient.
+        learned: texts read forwards and backwards.
+        steps: steps of an optimiser over all that is tuned.
+        once: no text of a split is read twice, however many tasks it is in.
+    """
+
+    read: float = 0.0
+    learned: float = 0.0
+    steps: float = 0.0
+    once: bool = False
+
+
 class MethodSection(Section):
     """Settings of a method, and what follows from them."""
 
@@ -109,6 +126,14 @@ class MethodSection(Section):
     def problems(self, config: Any) -> Iterator[Problem]:
         """What of a run's whole configuration does not go together with this method."""
         return iter(())
+
+    def evaluation_work(self, config: Any) -> TaskWork:
+        """To evaluate a task; by default its texts are read once and for all."""
+        return TaskWork(read=config.meta.way * (config.meta.shot + config.meta.query), once=True)
+
+    def iteration_work(self, config: Any) -> TaskWork:
+        """To learn from a task of a meta-iteration."""
+        return TaskWork()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +197,12 @@ class MetaLearnerDeclaration(Declaration):
     Attributes:
         second_order: whether ``meta.first_order: false`` makes a difference.
         learns_scalars: whether it learns what no inner step changes, such as a verbalizer's ``learn``.
+        further_steps: key of its section with how many steps further it takes each task, the last on the query set.
     """
 
     second_order: bool = True
     learns_scalars: bool = True
+    further_steps: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

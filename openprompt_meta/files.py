@@ -35,6 +35,14 @@ _CHUNK = 1 << 20
 _Check = Callable[[BinaryIO], None]
 
 
+def default_cache_folder() -> Path:
+    """``$OPENPROMPT_META_CACHE``, else ``openprompt_meta`` in the user's cache folder."""
+    own = os.environ.get("OPENPROMPT_META_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openprompt_meta"
+
+
 @contextlib.contextmanager
 def atomic_writer(path: str | os.PathLike[str], check: _Check | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``path`` and rename it to ``path`` when the block ends without an exception.

@@ -83,9 +83,8 @@ class Draw:
 
 def _classify(split: Split, words: Mapping[str, Sequence[str]], loaded: LoadedMLM, target: Path) -> None:
     """Compare the shipped pool with what needs none, on intents that nothing was learned from."""
-    from tqdm.auto import tqdm
-
     from openprompt_meta import MetaPromptClassifier
+    from openprompt_meta.progress import progress_bar
 
     print(f"   {len(split.classes)} intents that it never saw: {', '.join(split.classes)}")
     classifier = MetaPromptClassifier()
@@ -109,7 +108,7 @@ def _classify(split: Split, words: Mapping[str, Sequence[str]], loaded: LoadedML
         for draw in (draws[shots][:1] if name == _CONTRASTIVE else draws[shots])
         if shots == max(SHOTS) or name in (_WITH_NAMES, _POOL) or (shots and name != _CONTRASTIVE)
     ]
-    with tqdm(jobs, desc="   fitting", leave=False) as bar:
+    with progress_bar(jobs, title="   fitting", leave=False) as bar:
         for name, shots, draw in bar:
             began = time.perf_counter()
             found = contenders[name](draw)
@@ -245,12 +244,11 @@ def _meta_train(config: RunConfig, folder: str, dataset: TextDataset, loaded: Lo
 
 def _accuracies(method: Method, tasks: int, title: str) -> list[float]:
     """Of each of the test tasks."""
-    from tqdm.auto import tqdm
-
+    from openprompt_meta.progress import progress_bar
     from openprompt_meta.runs.evaluation import evaluate_tasks
 
     method.start()
-    with tqdm(total=tasks, desc=title, unit="task", leave=False) as bar:
+    with progress_bar(total=tasks, title=title, unit="task", leave=False) as bar:
         outcomes = evaluate_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar)
     return [outcome.accuracy for outcome in outcomes]
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from openprompt_meta.components import verbalizers
 from openprompt_meta.config.schema import RunConfig, key_at
 from openprompt_meta.encoder.loading import LoadedMLM, fingerprint
-from openprompt_meta.encoder.minilm import MINILM
 from openprompt_meta.encoder.model_files import is_on_this_machine
+from openprompt_meta.encoder.packaged import MINILM
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate

@@ -196,8 +196,6 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from tqdm.auto import tqdm
-
     from openprompt_meta.classifier.classifier import rejected_as
     from openprompt_meta.classifier.text_files import (
         PredictedFile,
@@ -208,6 +206,7 @@ def _predict(options: argparse.Namespace) -> int:
         skip_done,
         without_formula,
     )
+    from openprompt_meta.progress import progress_bar
 
     kind = _kind_of_output(options)
     stdin = sys.stdin.buffer
@@ -228,13 +227,13 @@ def _predict(options: argparse.Namespace) -> int:
                 stream, kind, classes, options.all, () if file is None else file.columns, options.raw_cells
             )
             count = done
-            with tqdm(
+            with progress_bar(
                 total=None if options.texts == "-" else os.path.getsize(options.texts),
                 initial=reader.consumed,
                 unit="B",
                 unit_scale=True,
-                desc="predicting",
-                disable=True if options.quiet else None,  # None: only where a person sees it
+                title="predicting",
+                show=not options.quiet,
             ) as bar:
                 for predicted in predict_rows(classifier, rows, writer, at_a_time):
                     count += predicted

@@ -20,7 +20,9 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="write a page with figures on one or several runs",
         description="Write one HTML page that needs nothing else, and its figures as PNG and SVG.",
     )
-    report.add_argument("--only", metavar="NAME,NAME", help="some of the figures (default: all that fit)")
+    which = report.add_mutually_exclusive_group()
+    which.add_argument("--only", metavar="NAME,NAME", help="some of the figures (default: all that fit and are quick)")
+    which.add_argument("--all", action="store_true", help="also the figures that take long")
     report.set_defaults(run=_report)
     plot = subparsers.add_parser(
         "plot",
@@ -42,7 +44,7 @@ def _report(options: argparse.Namespace) -> int:
     from openprompt_meta.report.writing import write_report
 
     only = None if options.only is None else options.only.split(",")
-    file = write_report(options.folders, options.out, _report_options(options), not options.quiet, only)
+    file = write_report(options.folders, options.out, _report_options(options), not options.quiet, only, options.all)
     print(f"The report is {file}, its figures are in {file.parent / 'figures'}")
     return 0
 

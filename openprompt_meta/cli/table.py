@@ -63,7 +63,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--dry-run", action="store_true", help="say which cells would be run and about how long it takes"
     )
     mode.add_argument("--finished", action="store_true", help="run nothing; print what is finished")
-    parser.add_argument("--no-timing", action="store_true", help="with --dry-run: do not time an iteration")
+    parser.add_argument(
+        "--time", action="store_true", help="with --dry-run: time an iteration of each cell in place of an estimate"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     parser.set_defaults(run=_run)
@@ -71,20 +73,26 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from openprompt_meta.runs.process import StopRequest, log_to_screen
-    from openprompt_meta.tables.cells import Stopped, cells_of, check_overrides, look_up, run_missing
+    from openprompt_meta.tables.cells import Stopped, cells_folder, cells_of, check_overrides, look_up, run_missing
     from openprompt_meta.tables.definitions import rows_of, table_named
-    from openprompt_meta.tables.rendering import cells_folder, to_json, to_terminal, write_files
-    from openprompt_meta.tables.results import assemble
 
+    if options.time and not options.dry_run:
+        raise ConfigError("--time: is for --dry-run, which says about how long the cells will take.")
     table = table_named(options.table)
     settings, names = _settings(options, table)
     rows = rows_of(table, names)
     check_overrides(table, rows, settings)
     folder = Path(options.folder)
     cells = cells_of(rows, settings, cells_folder(folder))
-    with log_to_screen(logging.WARNING if options.quiet else logging.INFO), StopRequest() as stop:
+    # The log of a trial would stand between the lines of a plan.
+    level = logging.WARNING if options.quiet or options.dry_run else logging.INFO
+    with log_to_screen(level), StopRequest() as stop:
         if options.dry_run:
             return _print_plan(cells, stop, folder, options)
+        # Only now: a plan needs neither, and is there at once.
+        from openprompt_meta.tables.rendering import to_json, to_terminal, write_files
+        from openprompt_meta.tables.results import assemble
+
         known = look_up(cells)
         # What is wrong with the request is said before hours of work.
         assemble(table, rows, settings, known, options.against)
@@ -104,20 +112,21 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _print_plan(cells: Sequence[Cell], stop: StopRequest, folder: Path, options: argparse.Namespace) -> int:
-    from openprompt_meta.tables.cells import Stopped
+    from openprompt_meta.tables.cells import Stopped, cells_folder
     from openprompt_meta.tables.plan import plan, total_seconds
-    from openprompt_meta.tables.rendering import cells_folder
 
+    planned = []
     try:
-        planned = plan(cells, stop, cells_folder(folder), measure=not options.no_timing)
+        for one in plan(cells, stop, cells_folder(folder), options.time):
+            planned.append(one)
+            if not options.json:
+                print(f"{one.action:<7} {one.cell}{_explained(one)}", flush=True)
     except Stopped:
         logger.warning("Stopped. A dry run leaves nothing behind.")
         return stop.exit_code
     if options.json:
         print(json.dumps([_planned_record(one) for one in planned], indent=2, ensure_ascii=False))
         return stop.exit_code
-    for one in planned:
-        print(f"{one.action:<7} {one.cell}{_explained(one)}")
     counts = {action: sum(one.action == action for one in planned) for action in ("run", "go on", "reuse", "refuse")}
     unknown = sum(one.source is not None and one.seconds is None for one in planned)
     print(

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from openprompt_meta.data.facts import SourceFile, facts_of
 from openprompt_meta.errors import DataError
 from openprompt_meta.files import atomic_writer, remove_leftovers
+from openprompt_meta.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +106,6 @@ def _hashed(file: BinaryIO, digest: hashlib._Hash) -> str:
 
 
 def _fetch(url: str, sink: BinaryIO, *, limit: int, timeout: float, time_limit: float, progress: bool) -> None:
-    from tqdm import tqdm
-
     deadline = time.monotonic() + time_limit
     request = urllib.request.Request(url, headers={"User-Agent": "openprompt_meta"})  # noqa: S310 -- scheme checked above
     with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
@@ -115,10 +114,7 @@ def _fetch(url: str, sink: BinaryIO, *, limit: int, timeout: float, time_limit: 
             raise DataError(f"the server announces {announced} bytes, at most {limit} are expected.")
         received = 0
         total = None if announced is None else int(announced)
-        # disable=None: no bar where there is no terminal.
-        with tqdm(
-            total=total, unit="B", unit_scale=True, desc=Path(url).name, disable=None if progress else True
-        ) as bar:
+        with progress_bar(total=total, unit="B", unit_scale=True, title=Path(url).name, show=progress) as bar:
             # read1 gives what has arrived, so that a trickle cannot hold the deadline up.
             while chunk := answer.read1(_CHUNK):
                 received += len(chunk)

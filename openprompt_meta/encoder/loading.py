@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertModel, PretrainedConfig
 from transformers.utils import logging as transformers_logging
 
-from openprompt_meta.encoder.minilm import MINILM, MINILM_MLM, merged_model
+from openprompt_meta.encoder.minilm import merged_model
 from openprompt_meta.encoder.model_files import (
-    PACKAGED,
     check_description,
     check_size,
     first_line,
     model_folder,
     weight_options,
 )
+from openprompt_meta.encoder.packaged import MINILM, MINILM_MLM, PACKAGED
 from openprompt_meta.encoder.wrapping import MaskedLMTokenizerWrapper
 from openprompt_meta.errors import ModelError
 from openprompt_meta.tensor_files import bytes_of

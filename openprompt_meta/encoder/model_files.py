@@ -15,11 +15,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForMaskedLM, PretrainedConfig
 
-from openprompt_meta.encoder.minilm import MINILM, MINILM_MLM, minilm_folder
+from openprompt_meta.encoder.packaged import MINILM, MINILM_MLM, PACKAGED, minilm_folder
 from openprompt_meta.errors import DataError, ModelError
 from openprompt_meta.files import read_json
-
-PACKAGED = (MINILM, MINILM_MLM)
 
 # -- Where a model is: packaged, a folder, or a name on the model hub, of which the local cache is looked into first --
 

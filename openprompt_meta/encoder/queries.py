@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from openprompt_meta.encoder.batching import groups_by_length
 from openprompt_meta.encoder.loading import fingerprint
 from openprompt_meta.encoder.packed import packed_encoder
 from openprompt_meta.encoder.wrapping import TokenRows
+from openprompt_meta.progress import progress_bar
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
 from openprompt_meta.tensor_files import (
     DamagedFile,
@@ -37,14 +36,6 @@ FORMAT = "openprompt_meta.queries"
 FORMAT_VERSION = "1"
 _TOKENS_AT_ONCE = 4096
 _TENSOR = "queries"
-
-
-def default_cache_folder() -> Path:
-    """``$OPENPROMPT_META_CACHE``, else ``openprompt_meta`` in the user's cache folder."""
-    own = os.environ.get("OPENPROMPT_META_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openprompt_meta"
 
 
 def query_vectors(
@@ -117,7 +108,7 @@ def _compute(texts: TokenRows, function: QueryFunction, show_progress: bool) -> 
     device = next(function.encoder.parameters()).device
     found: list[Tensor] = []
     order: list[int] = []
-    bar = tqdm(total=len(texts), desc="query vectors", unit="text", leave=False, disable=not show_progress)
+    bar = progress_bar(total=len(texts), title="query vectors", unit="text", leave=False, show=show_progress)
     with bar, evaluation_mode(function.encoder):
         for indices in groups_by_length(texts.lengths.tolist(), _TOKENS_AT_ONCE):
             batch = {key: value.to(device) for key, value in texts.batch(indices).items()}

@@ -23,6 +23,10 @@ META_LEARNERS = (
         learns_scalars=False,
     ),
     MetaLearnerDeclaration(
-        name="bmg", title="BMG", implementation="openprompt_meta.learners.meta:BmgLearner", config=BmgSection
+        name="bmg",
+        title="BMG",
+        implementation="openprompt_meta.learners.meta:BmgLearner",
+        config=BmgSection,
+        further_steps="target_steps",
     ),
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from openprompt_meta.components import MethodDeclaration, MethodSection
+from openprompt_meta.components import MethodDeclaration, MethodSection, TaskWork, meta_learners
 from openprompt_meta.sections import (
     Count,
     LearningRate,
@@ -21,7 +21,41 @@ from openprompt_meta.sections import (
 )
 
 
-class MetaPrompterSection(MethodSection):
+class _LearnedAcrossTasks(MethodSection):
+    """An inner loop of gradient steps on the support set, and an outer one on the query set."""
+
+    def evaluation_work(self, config: Any) -> TaskWork:
+        """The inner steps, then both sets; without a step, texts look alike in every task."""
+        meta, steps = config.meta, config.meta.inner_steps_eval
+        keeps = steps == 0 and config.run.engine == "fast"
+        return TaskWork(meta.way * (meta.shot + meta.query), steps * meta.way * meta.shot, steps, once=keeps)
+
+    def iteration_work(self, config: Any) -> TaskWork:
+        """The inner steps, a pass over both sets, and what the meta-learner does further."""
+        meta = config.meta
+        declaration = meta_learners()[meta.learner]
+        way, shot = (
+            _middle(bounds, given) for bounds, given in ((meta.train_ways, meta.way), (meta.train_shots, meta.shot))
+        )
+        support, query = way * shot, way * meta.query
+        if meta.train_ways or meta.train_shots:  # then texts are bounded
+            fits = min(1.0, meta.train_texts / (support + query))
+            support, query = fits * support, fits * query
+        further = (
+            getattr(config.section_of(declaration), declaration.further_steps) if declaration.further_steps else 0
+        )
+        learned = meta.inner_steps * support + support + query
+        if further:  # on a copy: the last step is on the query set, after which that is read once more
+            learned += (further - 1) * support + support + query
+        read = support + query if further else 0.0
+        return TaskWork(read, learned, meta.inner_steps + further + 1)
+
+
+def _middle(bounds: list[int], otherwise: int) -> float:
+    return sum(bounds) / len(bounds) if bounds else float(otherwise)
+
+
+class MetaPrompterSection(_LearnedAcrossTasks):
     """``metaprompter`` has no keys of its own: the pool's stand in ``prompt_pool_template``."""
 
     @property
@@ -30,7 +64,7 @@ class MetaPrompterSection(MethodSection):
         return "the pool of prompts"
 
 
-class MetaPromptingSection(MethodSection):
+class MetaPromptingSection(_LearnedAcrossTasks):
     """``metaprompting``: one soft prompt and the language model, both meta-learned."""
 
     tune_model: bool = True
@@ -211,6 +245,8 @@ class ContrastNetSection(EpisodicSection):
 
 
 class _TunedInEachTask(MethodSection):
+    steps: Steps
+
     @property
     def tunes(self) -> str:
         """All weights, anew in each task."""
@@ -220,6 +256,15 @@ class _TunedInEachTask(MethodSection):
     def tunes_model(self) -> bool:
         """Always."""
         return True
+
+    def evaluation_work(self, config: Any) -> TaskWork:
+        """Its steps on the support set, then both sets."""
+        meta = config.meta
+        return TaskWork(meta.way * (meta.shot + meta.query), self.steps * self.texts_a_step(config), self.steps)
+
+    def texts_a_step(self, config: Any) -> int:
+        """How many texts a step is taken on."""
+        return int(config.meta.way * config.meta.shot)
 
 
 class VerbalizerTuningSection(_TunedInEachTask):
@@ -286,6 +331,10 @@ class ContrastiveSection(_TunedInEachTask):
     """Pairs of a step."""
     lr: LearningRate = 2e-5
     """Size of a step."""
+
+    def texts_a_step(self, config: Any) -> int:
+        """Two of a pair."""
+        return 2 * self.pairs
 
 
 METHODS = (

@@ -14,9 +14,9 @@ from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.encoder.classifier import MaskClassifier, MaskOnlyClassifier, vocabulary_head
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.encoder.packed import PackedClassifier, packed_encoder
-from openprompt_meta.encoder.queries import default_cache_folder
 from openprompt_meta.encoder.texts import OpenPromptTexts, TokenizedTexts
 from openprompt_meta.errors import ConfigError
+from openprompt_meta.files import default_cache_folder
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from openprompt_meta.verbalizers.base import EpisodicVerbalizer
 

@@ -45,6 +45,7 @@ class FigureKind(Generic[Numbers]):
         measure: computes it from runs; each such figure of ``several`` runs takes any number, the others one.
         several: whether it compares runs.
         fits: whether a report on these runs should have it.
+        slow: whether it takes so long that a report has it only by name or with all figures.
     """
 
     name: str
@@ -54,6 +55,7 @@ class FigureKind(Generic[Numbers]):
     measure: Callable[[Sequence[FinishedRun], NumbersCache], Numbers]
     several: bool = False
     fits: Callable[[Sequence[FinishedRun]], bool] = lambda runs: True
+    slow: bool = False
 
     def from_runs(self, runs: Sequence[FinishedRun], cache: NumbersCache, stem: str | None = None) -> Numbers:
         """The numbers, from the cache's file of that stem if they are there."""

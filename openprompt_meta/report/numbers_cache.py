@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from tqdm.auto import tqdm
 
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_atomic
+from openprompt_meta.progress import ProgressBar, progress_bar
 from openprompt_meta.report.finished_run import FinishedRun
 
 FORMAT = 1
@@ -94,6 +94,6 @@ class NumbersCache:
         write_atomic(file, json.dumps(content) + "\n")
         return computed
 
-    def progress_bar(self, total: int, title: str, unit: str = "task") -> Any:
+    def progress_bar(self, total: int, title: str, unit: str = "task") -> ProgressBar:
         """A progress bar, if they are to be drawn."""
-        return tqdm(total=total, desc=title, unit=unit, leave=False, disable=not self.show_progress)
+        return progress_bar(total=total, title=title, unit=unit, leave=False, show=self.show_progress)

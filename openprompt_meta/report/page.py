@@ -133,9 +133,16 @@ class FigureSection:
 
 
 def render_page(
-    runs: Sequence[FinishedRun], summaries: Sequence[RunSummary], sections: Sequence[FigureSection], command: str
+    runs: Sequence[FinishedRun],
+    summaries: Sequence[RunSummary],
+    sections: Sequence[FigureSection],
+    command: str,
+    more: Sequence[str] = (),
 ) -> str:
-    """The whole page. Nothing in it is fetched from anywhere, which its own policy enforces."""
+    """The whole page. Nothing in it is fetched from anywhere, which its own policy enforces.
+
+    ``more`` are commands that make figures which are not on it.
+    """
     names = [run.label for run in runs] if len(runs) > 1 else ["this run"]
     rows = differences_from_paper([run.config for run in runs])
     return render_html(
@@ -147,5 +154,6 @@ def render_page(
         differences=[["key", "paper", *names], *rows] if rows else [],
         sections=sections,
         command=command,
+        more=more,
         version=__version__,
     )

@@ -67,13 +67,14 @@ def write_report(
     options: ReportOptions | None = None,
     show_progress: bool = True,
     only: Sequence[str] | None = None,
+    slow: bool = False,
 ) -> Path:
     """Write a page on one or several runs, and its figures.
 
     A figure that these runs cannot have is named on the page with the reason; the others are made.
 
-    The page goes to ``out``, by default :func:`default_folder`, with the figures that ``only`` names, by default all
-    that fit the runs. Other arguments as for :func:`plot`.
+    The page goes to ``out``, by default :func:`default_folder`, with the figures that ``only`` names; by default all
+    that fit the runs, those that take long only if ``slow`` asks for them. Other arguments as for :func:`plot`.
 
     Returns:
         The page's file.
@@ -82,13 +83,15 @@ def write_report(
         runs = open_runs(paths)
     folder = Path(out) if out is not None else default_folder(paths)
     cache = NumbersCache(folder / FIGURES_FOLDER, options, show_progress)
-    kinds = (
-        [kind for kind in figures().values() if kind.fits(runs)] if only is None else [_kind(name) for name in only]
-    )
+    fitting = [kind for kind in figures().values() if kind.fits(runs)]
+    quick = [kind for kind in fitting if slow or not kind.slow]
+    kinds = quick if only is None else [_kind(name) for name in only]
+    left_out = [] if only is not None else [kind.name for kind in fitting if kind not in quick]
     sections = []
     baselines: dict[str, Any] = {}
     with cache.progress_bar(len(kinds), "report", "figure") as bar:
         for kind in kinds:
+            bar.set_description_str(f"report, {kind.name}")
             pictures, troubles = [], []
             for label, own, stem in _groups(kind, runs):
                 try:
@@ -104,10 +107,11 @@ def write_report(
             sections.append(FigureSection(kind.name, kind.title, kind.question, pictures, " ".join(troubles)))
             bar.update()
     summaries = [summarise_run(run, baselines.get(run.label)) for run in runs]
-    command = _command("report", paths, cache.options, only)
+    command = _command("report", paths, cache.options, only, slow)
+    more = [_command(f"plot {name}", paths, cache.options) for name in left_out]
     file = folder / PAGE
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, render_page(runs, summaries, sections, command))
+    write_atomic(file, render_page(runs, summaries, sections, command, more))
     return file
 
 
@@ -140,8 +144,15 @@ def _kind(name: str) -> FigureKind[Any]:
     return known[name]
 
 
-def _command(verb: str, paths: Sequence[str | Path], options: ReportOptions, only: Sequence[str] | None = None) -> str:
+def _command(
+    verb: str,
+    paths: Sequence[str | Path],
+    options: ReportOptions,
+    only: Sequence[str] | None = None,
+    slow: bool = False,
+) -> str:
     words = [] if only is None else ["--only", ",".join(only)]
+    words += ["--all"] if slow and only is None else []
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default:

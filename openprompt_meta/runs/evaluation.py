@@ -102,7 +102,7 @@ def evaluate_tasks(
         source: the split's tasks.
         tasks: how many.
         steps: inner steps, J.
-        bar: a tqdm bar to advance.
+        bar: a progress bar to advance.
         stop: asked before each group of tasks that are evaluated side by side.
 
     Raises:

@@ -14,10 +14,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-import torch
-from tqdm.auto import tqdm
-
 from openprompt_meta.errors import printable
+from openprompt_meta.progress import write_above
 
 # -- A run's log: to its folder in any case, and to the screen between progress bars if asked for ---------------------
 
@@ -60,7 +58,7 @@ class _AboveBars(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError):  # a screen that was closed
-            tqdm.write(printable(self.format(record)), sys.stderr)
+            write_above(printable(self.format(record)))
 
 
 class _PatientFileHandler(logging.FileHandler):
@@ -73,7 +71,7 @@ class _PatientFileHandler(logging.FileHandler):
             self.failed = True
             error = sys.exc_info()[1]
             # Not to the log itself, which would come back here.
-            tqdm.write(f"{self.baseFilename} cannot be written: {error}. The run goes on without it.", sys.stderr)
+            write_above(f"{self.baseFilename} cannot be written: {error}. The run goes on without it.")
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written cannot be flushed either
@@ -194,6 +192,8 @@ def set_threads(threads: int | None) -> None:
 
     More threads than processors wait for each other at every matrix product. ``OMP_NUM_THREADS`` has the last word.
     """
+    import torch  # here: who only asks for a stop, or logs, need not wait for it
+
     if threads is not None:
         torch.set_num_threads(threads)
     elif "OMP_NUM_THREADS" not in os.environ:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from openprompt_meta.compat.versions import installed_versions
 from openprompt_meta.config.loading import load_config
@@ -25,6 +24,7 @@ from openprompt_meta.files import read_limited, write_atomic
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.methods.method import Method, build_method
+from openprompt_meta.progress import progress_bar
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder
@@ -195,7 +195,7 @@ class Run:
         return load_pool(self.folder.seed(seed).best_checkpoint, method.learner.meta_parameters).best_iteration
 
     def _evaluate(self, method: Method, tasks: int, title: str, stop: Callable[[], bool]) -> list[float]:
-        with tqdm(total=tasks, desc=title, unit="task", disable=not self.show_progress) as bar:
+        with progress_bar(total=tasks, title=title, unit="task", show=self.show_progress) as bar:
             outcomes = evaluate_tasks(method.learner, method.sources["test"], tasks, method.eval_steps, bar, stop)
         return [outcome.accuracy for outcome in outcomes]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from openprompt_meta.config.schema import MetaSection
 from openprompt_meta.learners.task import MetaLearner
 from openprompt_meta.methods.method import Method
+from openprompt_meta.progress import ProgressBar, progress_bar
 from openprompt_meta.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_tasks
 from openprompt_meta.runs.folder import SeedFolder
@@ -101,7 +101,7 @@ class Training:
         at = self.progress.iteration
         return at > self.progress.validated and (at % self.meta.validate_every == 0 or at >= self.meta.iterations)
 
-    def _step(self, bar: Any) -> None:
+    def _step(self, bar: ProgressBar) -> None:
         first = self.progress.iteration * self.meta.meta_batch
         started = time.perf_counter()
         source = self.method.sources["train"]
@@ -130,7 +130,7 @@ class Training:
         for group in self.learner.optimizer.param_groups:
             group["lr"] = share * group.setdefault("initial_lr", group["lr"])
 
-    def _validate(self, bar: Any) -> None:
+    def _validate(self, bar: ProgressBar) -> None:
         started = time.perf_counter()
         with self._bar(self.meta.valid_tasks, "validation", "task", leave=False) as inner:
             outcomes = evaluate_tasks(
@@ -173,8 +173,8 @@ class Training:
         self.folder.log(record)
         self.on_record(record)
 
-    def _bar(self, total: int, title: str, unit: str, **options: Any) -> Any:
-        return tqdm(total=total, desc=title, unit=unit, disable=not self.show_progress, **options)
+    def _bar(self, total: int, title: str, unit: str, **options: Any) -> ProgressBar:
+        return progress_bar(total=total, title=title, unit=unit, show=self.show_progress, **options)
 
 
 def step_share(meta: MetaSection, iteration: int) -> float:

@@ -25,7 +25,6 @@ from openprompt_meta.errors import ConfigError, OpenPromptMetaError, RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.process import StopRequest
-from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.definitions import Table, TableRow
 
 logger = logging.getLogger(__name__)
@@ -221,6 +220,11 @@ class CellOutcome:
     seconds: float | None
 
 
+def cells_folder(folder: Path) -> Path:
+    """Where the cells of all tables of a folder are: tables share what they have in common."""
+    return folder / "cells"
+
+
 def cells_of(rows: Sequence[TableRow], settings: TableSettings, folder: Path) -> list[Cell]:
     """Every cell, row by row."""
     return [
@@ -355,6 +359,8 @@ def _state(cell: Cell) -> CellState:
 def _run(cell: Cell, stop: StopRequest, show_progress: bool) -> CellState:
     if cell.config is None:
         raise ValueError("a refused cell cannot be run")
+    from openprompt_meta.runs.run import Run  # here: what is finished or planned can be told without torch
+
     started = time.perf_counter()
     try:
         results = Run(cell.config, cell.folder, show_progress).train(stop)

@@ -15,10 +15,10 @@ from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import OpenPromptMetaError
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.process import StopRequest
-from openprompt_meta.runs.run import Run
 from openprompt_meta.tables.cells import Cell, Stopped, config_digest, look_up, recorded_seconds
+from openprompt_meta.tables.estimates import estimated_seconds
 
-# -- About how long the missing cells of a table will take: from finished cells like them, or from a moment's trial ---
+# -- About how long the missing cells of a table will take: from finished cells like them, by a trial, or estimated ---
 
 
 @dataclass(frozen=True)
@@ -33,40 +33,47 @@ class _Speed:
     """Seconds to evaluate a task."""
 
 
-class _TimeEstimator:
-    """Estimates for the cells of a table, each kind of cell measured once at most.
+class _TimeForecast:
+    """How long the cells of a table will take, each kind of cell looked into once at most.
 
     Args:
         stop: asked after each trial.
         folder: of cells; what is finished there is learned from, where it differs in seed, length and number of tasks
             only.
-        measure: where there is none such, run one iteration in a temporary folder and time it.
+        timed: where there is none such, run one iteration in a temporary folder and time it, in place of an estimate.
     """
 
-    def __init__(self, stop: StopRequest, folder: Path, measure: bool = True) -> None:
+    def __init__(self, stop: StopRequest, folder: Path, timed: bool = False) -> None:
         self.stop = stop
-        self.measure = measure
+        self.timed = timed
         self._speeds: dict[str, tuple[_Speed | None, str]] = {}
         for config, run in _finished_runs(folder):
             total = recorded_seconds(run)
             if total is not None:
                 self._speeds[_kind_of(config)] = _speed(config, run, total), f"finished cell {run.name}"
 
-    def estimate(self, config: RunConfig) -> tuple[float | None, str]:
+    def seconds(self, config: RunConfig) -> tuple[float | None, str]:
         """About how many seconds the run will take from its beginning, if known, and where that is from."""
         kind = _kind_of(config)
+        if kind not in self._speeds and not self.timed:
+            try:
+                return estimated_seconds(config)
+            except OpenPromptMetaError as error:
+                return None, _failure(error)
         if kind not in self._speeds:
             self._speeds[kind] = self._trial(config)
         speed, source = self._speeds[kind]
         return None if speed is None else _seconds_for(config, speed), source
 
     def _trial(self, config: RunConfig) -> tuple[_Speed | None, str]:
-        if not self.measure:
-            return None, "no finished cell like it"
         try:
             return _time_one_iteration(config, self.stop), "one iteration, timed"
         except (OpenPromptMetaError, RuntimeError, MemoryError) as error:
-            return None, f"fails: {' '.join(str(error).split())}"
+            return None, _failure(error)
+
+
+def _failure(error: Exception) -> str:
+    return f"fails: {' '.join(str(error).split())}"
 
 
 def _seconds_for(config: RunConfig, speed: _Speed) -> float:
@@ -85,6 +92,8 @@ def _time_one_iteration(config: RunConfig, stop: StopRequest) -> _Speed:
     Raises:
         Stopped: a signal came: it meant the whole dry run.
     """
+    from openprompt_meta.runs.run import Run  # here: an estimate does without torch
+
     once = ("iterations", "validate_every", "valid_tasks", "test_tasks")
     trial = config.with_values({f"meta.{name}": 1 for name in once})
     with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as folder:
@@ -139,33 +148,31 @@ class PlannedCell:
     reason: str | None = None
 
 
-def plan(cells: Sequence[Cell], stop: StopRequest, folder: Path, measure: bool = True) -> list[PlannedCell]:
-    """What would be done with each cell, nothing written.
+def plan(cells: Sequence[Cell], stop: StopRequest, folder: Path, timed: bool = False) -> Iterator[PlannedCell]:
+    """What would be done with each cell, one by one as it is known, nothing written.
 
     Args:
         cells: of the table.
         stop: asked after each trial.
         folder: where finished cells are.
-        measure: time one iteration where there is no finished cell to learn from.
+        timed: time one iteration where there is no finished cell to learn from, in place of an estimate.
 
     Raises:
         Stopped: ``stop`` asked for it.
     """
-    estimator = _TimeEstimator(stop, folder, measure)
-    planned: list[PlannedCell] = []
+    forecast = _TimeForecast(stop, folder, timed)
     seen: set[Path] = set()
     for cell, state in look_up(cells).items():
         if cell.config is None or state.reason is not None:
-            planned.append(PlannedCell(cell, "refuse", reason=state.reason))
+            yield PlannedCell(cell, "refuse", reason=state.reason)
         elif state.outcome is not None:
-            planned.append(PlannedCell(cell, "reuse"))
+            yield PlannedCell(cell, "reuse")
         elif cell.folder in seen:
-            planned.append(PlannedCell(cell, "shared"))
+            yield PlannedCell(cell, "shared")
         else:
             started = RunFolder(cell.folder).seed(cell.seed).last_checkpoint.exists()
-            planned.append(PlannedCell(cell, "go on" if started else "run", *estimator.estimate(cell.config)))
+            yield PlannedCell(cell, "go on" if started else "run", *forecast.seconds(cell.config))
         seen.add(cell.folder)
-    return planned
 
 
 def total_seconds(planned: Sequence[PlannedCell]) -> float:

@@ -324,11 +324,6 @@ def _record(line: ResultRow, column: Column, result: TableResult) -> dict[str, A
 _FORMATS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".json": to_json}
 
 
-def cells_folder(folder: Path) -> Path:
-    """Where the cells of all tables of a folder are: tables share what they have in common."""
-    return folder / "cells"
-
-
 def write_files(result: TableResult, folder: Path) -> list[Path]:
     """Write the table in every format.
 

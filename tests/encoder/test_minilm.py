@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from openprompt_meta import ManualVerbalizer, ProtoVerbalizer, RepVerbalizer, WarpVerbalizer
-from openprompt_meta.encoder import minilm
+from openprompt_meta.encoder import packaged
 from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
 from openprompt_meta.errors import ModelError, VerbalizerError
 from openprompt_meta.prompts.pooling import has_vocabulary_head
@@ -31,7 +31,7 @@ def encoder() -> LoadedMLM:
 @pytest.fixture
 def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the package (links, but for what a test replaces) that the loader takes for the package."""
-    original = minilm.minilm_folder()
+    original = packaged.minilm_folder()
     (tmp_path / "model").mkdir()
     for file in original.iterdir():
         (tmp_path / "model" / file.name).symlink_to(file)
@@ -65,7 +65,7 @@ def test_every_load_gives_the_same_parameters(encoder: LoadedMLM) -> None:
 
 
 def test_an_untouched_copy_loads(copied_package: Path) -> None:
-    assert minilm.minilm_folder() == copied_package
+    assert packaged.minilm_folder() == copied_package
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])

@@ -15,8 +15,9 @@ import torch
 
 from openprompt_meta.encoder import queries as module
 from openprompt_meta.encoder.loading import LoadedMLM
-from openprompt_meta.encoder.queries import default_cache_folder, query_vectors
+from openprompt_meta.encoder.queries import query_vectors
 from openprompt_meta.encoder.wrapping import TokenRows, wrap_texts
+from openprompt_meta.files import default_cache_folder
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 
 pytestmark = pytest.mark.meta

@@ -278,10 +278,13 @@ def test_watching_the_inner_loop_does_not_change_it(runs_folder: Path, cache: Nu
     assert [row[steps] for row in found.accuracies] == pytest.approx(run.accuracies[0][:3])
 
 
-def test_shots_of_the_run_give_the_accuracies_of_its_test(plain: FinishedRun, cache: NumbersCache) -> None:
+def test_more_shots_are_those_of_the_test_and_fewer_are_evaluated(plain: FinishedRun, cache: NumbersCache) -> None:
     (curve,) = numbers("shots", [plain], cache).curves
     assert curve.shots == [1, 2]
-    assert curve.accuracies[1] == pytest.approx(plain.accuracies[0][:3])
+    assert curve.accuracies[1] == plain.accuracies[0][:3]
+    method = plain.method(0, shots=1)
+    found = [method.learner.evaluate(method.sources["test"][i], method.eval_steps).accuracy for i in range(3)]
+    assert curve.accuracies[0] == pytest.approx(found)
 
 
 def test_baselines_are_class_means_by_cosine_on_the_same_tasks(plain: FinishedRun, cache: NumbersCache) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from openprompt_meta import progress
 from openprompt_meta.cli import main
 from openprompt_meta.components import figures
 from openprompt_meta.errors import CompatibilityError, RunError
+from openprompt_meta.report.figures import predictions
 from openprompt_meta.report.finished_run import FinishedRun
 from openprompt_meta.report.numbers_cache import NumbersCache, ReportOptions
 from openprompt_meta.report.page import FigureSection, Picture, RunSummary, render_page
 from openprompt_meta.report.writing import plot, write_report
+from openprompt_meta.runs.evaluation import evaluate_tasks
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = ReportOptions(tasks=2, shots=(1, 2))
@@ -50,7 +55,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="session")
 def report(runs_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report([runs_folder / "plain"], tmp_path_factory.mktemp("report"), QUICK, show_progress=False)
+    return write_report(
+        [runs_folder / "plain"], tmp_path_factory.mktemp("report"), QUICK, show_progress=False, slow=True
+    )
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +73,44 @@ def test_every_figure_of_one_run_is_made_as_png_svg_and_json(report: Path) -> No
         assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG"), name
         assert ElementTree.parse(stem.with_suffix(".svg")).getroot().tag.endswith("svg"), name  # noqa: S314 - our own
         assert json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))["numbers"], name
+
+
+def test_what_takes_long_is_made_when_it_is_asked_for(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = write_report([runs_folder / "plain"], tmp_path, QUICK, show_progress=False)
+    made = {file.stem for file in (tmp_path / "figures").glob("*.svg")}
+    slow = {name for name, kind in figures().items() if kind.slow}
+    assert slow == {"inner-loop", "shots"}
+    assert made == figures().keys() - COMPARISONS - slow
+    for name in slow:
+        command = f"plot {name} {runs_folder / 'plain'} --tasks 2 --shots 1,2"
+        assert command in page.read_text(encoding="utf-8")
+        assert main([*shlex.split(command), "--out", str(tmp_path / "figures"), "--quiet"]) == 0
+        assert f"{name}.png" in capsys.readouterr().out
+
+
+def test_a_report_evaluates_the_tasks_once(runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = []
+
+    def counted(learner: Any, source: Any, tasks: int, *others: Any) -> Any:
+        evaluated.append(tasks)
+        return evaluate_tasks(learner, source, tasks, *others)
+
+    monkeypatch.setattr(predictions, "evaluate_tasks", counted)
+    only = ["classes", "confusion", "calibration", "tasks"]
+    write_report([runs_folder / "plain"], tmp_path, QUICK, show_progress=False, only=only)
+    assert evaluated == [QUICK.tasks]
+
+
+def test_the_bar_says_which_figure_is_being_made(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    write_report([runs_folder / "plain"], tmp_path, QUICK, only=["training", "cosine"])
+    shown = capsys.readouterr().err
+    assert "report, training: 0/2 figure" in shown
+    assert "report, cosine: 1/2 figure" in shown
 
 
 def test_comparisons_are_made_of_several_runs(comparison: Path) -> None:

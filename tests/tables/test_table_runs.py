@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from openprompt_meta.runs import run as running
 from openprompt_meta.runs.process import StopRequest
 from openprompt_meta.runs.run import Run
 from openprompt_meta.runs.training import Training
-from openprompt_meta.tables import cells as execution
+from openprompt_meta.tables.estimates import text_sizes
 from tests.helpers.small_tables import KEYS, SmallTables
 
 pytestmark = pytest.mark.meta
@@ -143,7 +144,7 @@ def test_a_fault_in_a_library_is_one_rows_failure_too(
                 raise MemoryError("20 GB wanted")
             return super().train(stop)
 
-    monkeypatch.setattr(execution, "Run", OutOfMemory)
+    monkeypatch.setattr(running, "Run", OutOfMemory)
     assert tables("main-5shot", "--rows", "mean-prototypes", "logistic-regression") == 1
     assert "MemoryError: 20 GB wanted" in capsys.readouterr().out
     monkeypatch.undo()
@@ -183,25 +184,50 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(
     assert plan["metaprompter", 0]["action"] == "reuse"
     assert plan["metaprompter", 1]["action"] == "run"
     assert plan["metaprompter", 1]["source"].startswith("finished cell")
-    assert plan["mean-prototypes", 0]["source"] == "one iteration, timed"
+    assert plan["mean-prototypes", 0]["source"] == "estimate"
     assert all(one["seconds"] > 0 for one in plan.values() if one["action"] == "run")
+
+
+def test_a_dry_run_can_time_an_iteration_in_place_of_an_estimate(
+    tables: SmallTables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tables("main-5shot", *ROWS, "--dry-run", "--time") == 0
+    printed = capsys.readouterr().out
+    assert printed.count("(one iteration, timed)") == 3
+    assert not tables.folder.exists()
+
+
+def test_a_dry_run_trains_nothing_and_loads_no_model(
+    tables: SmallTables, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(running, "Run", refuse)
+    monkeypatch.setattr(running, "load_language_model", refuse)
+    assert tables("main-5shot", "--dry-run") == 0
+    assert "(estimate)" in capsys.readouterr().out
 
 
 def test_a_signal_ends_a_dry_run_and_not_one_trial_of_it(
     tables: SmallTables, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Training, "_step", lambda self, bar: os.kill(os.getpid(), signal.SIGTERM))
-    assert tables("ablation-K", "--rows", "K-1", "K-2", "--dry-run") == 143
+    assert tables("ablation-K", "--rows", "K-1", "K-2", "--dry-run", "--time") == 143
     assert "resume" not in capsys.readouterr().err
 
 
-def test_a_dry_run_without_timing_admits_what_it_does_not_know(
+def test_a_dry_run_says_of_what_cannot_be_read_why_it_has_no_estimate(
     tables: SmallTables, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tables("main-5shot", "--rows", "mean-prototypes", "--dry-run", "--no-timing") == 0
+    (tables.root / "small").rename(tables.root / "elsewhere")
+    text_sizes.cache_clear()  # of tests before
+    try:
+        assert tables("main-5shot", "--rows", "mean-prototypes", "--dry-run") == 0
+    finally:
+        (tables.root / "elsewhere").rename(tables.root / "small")
     printed = capsys.readouterr().out
-    assert "run     class means of mean-pooled features on small, 5-shot, seed 0: ?" in printed
-    assert "1 cells to run" in printed
+    assert "run     class means of mean-pooled features on small, 5-shot, seed 0: ? (fails: " in printed
     assert "not counting 1 without an estimate" in printed
 
 

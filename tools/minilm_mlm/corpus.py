@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from openprompt_meta.errors import DataError
 from openprompt_meta.files import write_atomic
+from openprompt_meta.progress import progress_bar
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from tools.minilm_mlm.wiki_text import articles, paragraphs
 
@@ -80,8 +80,8 @@ def _kept(path: Path, kind: dict[str, str]) -> Corpus | None:
 def _tokenise(path: Path, tokenizer: Any, show_progress: bool) -> tuple[Tensor, Tensor]:
     rows: dict[bool, list[Tensor]] = {False: [], True: []}
     end = tokenizer.sep_token_id
-    with tqdm(
-        total=_MOST_BYTES, desc="reading Wikipedia", unit="B", unit_scale=True, disable=not show_progress
+    with progress_bar(
+        total=_MOST_BYTES, title="reading Wikipedia", unit="B", unit_scale=True, show=show_progress
     ) as bar:
         for held_out, texts, size in _batches(path):
             for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:

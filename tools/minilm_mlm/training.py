@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tqdm.auto import tqdm
 
 from openprompt_meta.encoder.classifier import matmul_precision
 from openprompt_meta.errors import CheckpointError, NotFiniteError
 from openprompt_meta.files import write_atomic
+from openprompt_meta.progress import progress_bar
 from openprompt_meta.runs.checkpoint import checked_state, state_tensors
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 from tools.minilm_mlm.corpus import Corpus
@@ -94,7 +94,9 @@ class Fitting:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.restore()
         total = self.settings.steps
-        with tqdm(total=total, initial=self.step, desc="learning", unit="step", disable=not self.show_progress) as bar:
+        with progress_bar(
+            total=total, initial=self.step, title="learning", unit="step", show=self.show_progress
+        ) as bar:
             while self.step < total and not self.stop():
                 loss = self._learn()
                 self._loss = loss if self.step == 1 else _SMOOTHING * self._loss + (1 - _SMOOTHING) * loss

@@ -149,8 +149,11 @@ def _shots_curve(run: FinishedRun, cache: NumbersCache) -> ShotsCurve:
         raise RunError(f"{run.label}: no class has room for any of {list(wanted)} shots.")
     count = min(cache.options.tasks, len(run.accuracies[seed]))
     accuracies = []
-    with cache.progress_bar(count * len(shots), "accuracy against shots") as bar:
+    with cache.progress_bar(count * (len(shots) - 1), "accuracy against shots") as bar:
         for shot in shots:
+            if shot == meta.shot:  # these tasks are the test's
+                accuracies.append(run.accuracies[seed][:count])
+                continue
             method = run.method(seed, shots=shot)
             outcomes = evaluate_tasks(method.learner, method.sources["test"], count, method.eval_steps, bar)
             accuracies.append([outcome.accuracy for outcome in outcomes])
@@ -165,4 +168,5 @@ SHOTS = FigureKind(
     _measure_shots,
     several=True,
     fits=lambda runs: not any(run.config.method_section.fixes_shots for run in runs),
+    slow=True,
 )

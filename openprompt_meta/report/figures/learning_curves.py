@@ -203,4 +203,5 @@ INNER_LOOP = FigureKind(
     InnerLoopCurves,
     _measure_inner_loop,
     fits=_takes_inner_steps,
+    slow=True,
 )
