@@ -206,8 +206,8 @@ def _predict(options: argparse.Namespace) -> int:
         open_rows,
         predict_rows,
         skip_done,
-        without_formula,
     )
+    from openprompt_meta.files import without_formula
 
     kind = _kind_of_output(options)
     stdin = sys.stdin.buffer
