@@ -49,13 +49,13 @@ compat: $(STAMP) ## run the matrix of transformers versions (ONLY=oldest|locked|
 
 release: $(STAMP) ## build sdist and wheel into dist/, check both, and try the wheel in an empty environment
 	rm -rf dist $(TRIAL)
-	$(PIP) --no-deps -r requirements/release.txt
+	$(PIP) --no-deps --require-hashes -r requirements/release.txt
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m venv $(TRIAL)/venv
 	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps -r requirements/torch.txt
 	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --require-hashes -r requirements/lock.txt
-	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps -r requirements/no-deps.txt
+	$(TRIAL)/venv/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r requirements/no-deps.txt
 	$(TRIAL)/venv/bin/python $(PIP_INSTALL) dist/*.whl
 	mkdir $(TRIAL)/elsewhere
 	cd $(TRIAL)/elsewhere && unset PYTHONPATH && export PATH="$$PWD/../venv/bin:$$PATH" && \
@@ -68,7 +68,7 @@ release: $(STAMP) ## build sdist and wheel into dist/, check both, and try the w
 lock: $(STAMP) ## ask the index anew for the checksums of the tested set
 	@$(BIN)/python -m tools.supply_chain lock
 
-audit: $(STAMP) ## ask what is publicly known against the tested set, in an environment of its own
+audit: ## ask what is publicly known against the tested set, in an environment of its own
 	@test -x .venvs/audit/bin/python || $(PYTHON) -m venv .venvs/audit
 	@.venvs/audit/bin/python $(PIP_INSTALL) -r requirements/audit.txt || \
 		{ echo "Nothing was audited: pip-audit cannot be installed here." >&2; exit 3; }
@@ -86,6 +86,6 @@ $(STAMP): $(LISTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --no-deps -r requirements/torch.txt
 	$(PIP) --require-hashes -r requirements/lock.txt
-	$(PIP) --no-deps -r requirements/no-deps.txt
+	$(PIP) --no-deps --require-hashes -r requirements/no-deps.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -1,8 +1,9 @@
-"""Files written whole or not at all, folders too; files read within limits; untrusted JSON."""
+"""Files written whole or not at all, folders too; files read within limits; untrusted JSON; cells without formulas."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import ctypes
 import errno
 import json
@@ -12,9 +13,9 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from filelock import lock_descriptor
 
@@ -376,3 +377,28 @@ def _finite(digits: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON. Leave the value out, or put it into quotes.")
+
+
+# -- cells of tables: nothing that a spreadsheet would run ------------------------------------------------------------
+
+# What begins a formula, as the programs read it: with the full-width forms, and behind white space that they drop.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def write_cells(stream: TextIO, cells: Iterable[str], delimiter: str = ",", raw: bool = False) -> None:
+    """Write a row of a table; ``raw`` leaves formulas as they are."""
+    written = [cell if raw else without_formula(cell) for cell in cells]
+    # The writer leaves a carriage return without quotes, which readers take for the end of a line.
+    quoting = csv.QUOTE_ALL if any("\r" in cell for cell in written) else csv.QUOTE_MINIMAL
+    csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(written)
+
+
+def without_formula(cell: str) -> str:
+    """The cell, with ``'`` before it if a spreadsheet would run it as a formula; numbers are none."""
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def plain_cell(cell: str) -> str:
+    """What :func:`without_formula` was given."""
+    return cell[1:] if cell.startswith("'") and without_formula(cell[1:]) == cell else cell

@@ -1,7 +1,7 @@
 """The tested set of packages: checksums for each, and what is publicly known against them.
 
-``python -m tools.supply_chain lock`` asks pip's default index for the files of each pin in ``requirements/lock.txt``
-and writes their checksums beside it; ``… audit`` asks pip-audit. Pins are raised by hand, in the file.
+``python -m tools.supply_chain lock`` asks pip's default index for the files of each pin in :data:`LOCKS` and writes
+their checksums beside it; ``… audit`` asks pip-audit. Pins are raised by hand, in the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-LOCK = Path(__file__).parents[1] / "requirements" / "lock.txt"
+_FOLDER = Path(__file__).parents[1] / "requirements"
+LOCK = _FOLDER / "lock.txt"
+LOCKS = (LOCK, _FOLDER / "no-deps.txt", _FOLDER / "release.txt")
 OLDEST = Version("3.10")
 EXIT_FOUND, EXIT_NOT_ASKED = 1, 3
 
@@ -103,7 +105,7 @@ def _without_checksums(line: str) -> str | None:
 def _with_checksums(line: str, page: Callable[[str], str]) -> str:
     if not line or line.startswith("#"):
         return line
-    requirement = Requirement(line)
+    requirement = Requirement(line.partition(" --")[0])  # options of pip's may follow
     (pin,) = requirement.specifier
     found = checksums(page(requirement.name), Version(pin.version)) if pin.operator == "==" else []
     if not found:
@@ -147,11 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.what == "audit":
         return audit((sys.executable, "-m", "pip_audit"))
     try:
-        content = locked(LOCK.read_text("utf-8").splitlines())
+        contents = [locked(file.read_text("utf-8").splitlines()) for file in LOCKS]
     except (OSError, ValueError) as error:
         print(f"The lock stays as it was: {error}", file=sys.stderr)
         return EXIT_NOT_ASKED
-    LOCK.write_text(content, "utf-8")
+    for file, content in zip(LOCKS, contents, strict=True):
+        file.write_text(content, "utf-8")
     return 0
 
 

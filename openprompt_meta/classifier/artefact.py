@@ -392,11 +392,21 @@ def _tensors(stored: Stored) -> dict[str, Tensor]:
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """The whole configuration but for what the machine and its user decide."""
+    """The whole configuration but for what the machine and its user decide, and where files lay on it."""
     settings = to_mapping(config)
-    for section, key in (("run", "device"), ("plm", "allow_pickle")):
-        settings[section] = {name: value for name, value in settings[section].items() if name != key}
+    for section, key in (("run", "device"), ("run", "folder"), ("plm", "allow_pickle")):
+        del settings[section][key]
+    # What the pool was learned from may be known, by its last part: a configuration does not go without.
+    dataset = settings["dataset"]
+    for key in ("path", "splits", "label_words"):
+        dataset[key] = dataset[key] and _last_part(dataset[key])
+    for key in ("mixture", "apart_from"):
+        dataset[key] = list(dict.fromkeys(map(_last_part, dataset[key])))
     return settings
+
+
+def _last_part(path: str) -> str:
+    return re.split(r"[\\/]", path.rstrip("\\/"))[-1] or "data"
 
 
 def _pool_module(config: RunConfig, tensors: Tensors) -> PromptPool:

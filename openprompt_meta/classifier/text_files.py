@@ -8,7 +8,6 @@ import errno
 import io
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from openprompt_meta.classifier.inputs import Label
 from openprompt_meta.data.readers.files import TABLE_SUFFIXES
 from openprompt_meta.data.readers.records import column_of
 from openprompt_meta.errors import DataError
-from openprompt_meta.files import parse_json
+from openprompt_meta.files import parse_json, plain_cell, write_cells
 
 if TYPE_CHECKING:
     from openprompt_meta.classifier.classifier import MetaPromptClassifier
@@ -247,7 +246,7 @@ class RowWriter:
         classes: the classifier's.
         every_class: whether to write the probability of every class, in columns of their own.
         columns: those of the rows that are there already; the header of a table is written if there are none.
-        raw: whether cells of a table are written as they are; by default :func:`without_formula`.
+        raw: whether cells of a table are written as they are; by default they are no formulas.
     """
 
     stream: BinaryIO
@@ -279,7 +278,7 @@ class RowWriter:
         if not self.columns:
             self.columns = list(cells)
             if self.kind != "jsonl":
-                self._write_row(lines, self.columns)
+                write_cells(lines, self.columns, DELIMITERS[self.kind], self.raw)
         elif self.kind != "jsonl" and [*map(plain_cell, cells)] != [*map(plain_cell, self.columns)]:
             raise DataError(
                 f"{row.where}: the row would have the columns {list(cells)}, but those in the file are "
@@ -297,13 +296,7 @@ class RowWriter:
         # A cell that is no string can only come from JSON, and is written as there; one that is missing is empty.
         values = (cells.get(name, cells.get(plain_cell(name), "")) for name in self.columns)
         plain = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-        self._write_row(lines, plain)
-
-    def _write_row(self, lines: io.StringIO, cells: Sequence[str]) -> None:
-        # The writer leaves a carriage return without quotes, which the reader takes for the end of a line.
-        options: dict[str, Any] = {"quoting": csv.QUOTE_ALL} if any("\r" in cell for cell in cells) else {}
-        table = csv.writer(lines, delimiter=DELIMITERS[self.kind], lineterminator="\n", **options)
-        table.writerow(cells if self.raw else [without_formula(cell) for cell in cells])
+        write_cells(lines, plain, DELIMITERS[self.kind], self.raw)
 
     def _added(self, row: TextRow, label: Label, probabilities: Sequence[float]) -> dict[str, Any]:
         added: dict[str, Any] = {LABEL: label, PROBABILITY: round(max(probabilities), 6)}
@@ -317,21 +310,6 @@ class RowWriter:
                 "Rename it."
             )
         return added
-
-
-# What begins a formula, as the programs read it: with the full-width forms, and behind white space that they drop.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-
-def without_formula(cell: str) -> str:
-    """The cell, with ``'`` before it if a spreadsheet would run it as a formula; numbers are none."""
-    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
-
-
-def plain_cell(cell: str) -> str:
-    """What :func:`without_formula` was given."""
-    return cell[1:] if cell.startswith("'") and without_formula(cell[1:]) == cell else cell
 
 
 class Done(NamedTuple):

@@ -1,6 +1,6 @@
 """The ``openprompt-meta`` command: parse, call, print.
 
-:data:`COMMANDS` lists the functions that add the parsers of the subcommands. Each parser names the function that runs
+:func:`commands` lists the functions that add the parsers of the subcommands. Each parser names the function that runs
 it, which imports what it needs, so that the command starts quickly.
 """
 
@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from openprompt_meta.cli import classifier, data, report, runs, serve, table
 from openprompt_meta.errors import OpenPromptMetaError, printable
 from openprompt_meta.version import __version__
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["COMMANDS", "build_parser", "exit_code_of", "main"]
+__all__ = ["build_parser", "commands", "exit_code_of", "main"]
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -43,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 means done, 1 that the command found something wrong, 2 that it was refused with a message on stderr,
     130 that it was interrupted, and 143 that it was terminated.
     """
+    return exit_code_of("openprompt-meta", lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
     # argparse takes no positional arguments after an option; key=value may stand anywhere.
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.overrides += rest
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return exit_code_of("openprompt-meta", lambda: options.run(options))
+    return int(options.run(options))
 
 
 def exit_code_of(program: str, run: Callable[[], int]) -> int:
@@ -153,14 +156,14 @@ def _drop_output() -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser with every subcommand in :data:`COMMANDS`."""
+    """The parser with every subcommand of :func:`commands`."""
     parser = argparse.ArgumentParser(
         prog="openprompt-meta",
         description="Meta-learned prompt pools and representative verbalizers for OpenPrompt.",
     )
     parser.add_argument("--version", action="version", version=f"openprompt_meta {__version__}")
     subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for add_command in COMMANDS:
+    for add_command in commands():
         add_command(subparsers)
     return parser
 
@@ -184,12 +187,16 @@ def _doctor(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-COMMANDS: tuple[Callable[[Subparsers], None], ...] = (
-    _add_doctor,
-    data.add_parser,
-    runs.add_parsers,
-    classifier.add_parsers,
-    serve.add_parser,
-    table.add_parser,
-    report.add_parsers,
-)
+def commands() -> tuple[Callable[[Subparsers], None], ...]:
+    """What adds the parsers of the subcommands; imported only now, where a signal has an answer already."""
+    from openprompt_meta.cli import classifier, data, report, runs, serve, table
+
+    return (
+        _add_doctor,
+        data.add_parser,
+        runs.add_parsers,
+        classifier.add_parsers,
+        serve.add_parser,
+        table.add_parser,
+        report.add_parsers,
+    )

@@ -204,8 +204,8 @@ def _predict(options: argparse.Namespace) -> int:
         open_rows,
         predict_rows,
         skip_done,
-        without_formula,
     )
+    from openprompt_meta.files import without_formula
     from openprompt_meta.progress import progress_bar
 
     kind = _kind_of_output(options)

@@ -66,6 +66,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--time", action="store_true", help="with --dry-run: time an iteration of each cell in place of an estimate"
     )
+    parser.add_argument(
+        "--raw-cells", action="store_true", help="write cells of CSV that a spreadsheet would run as they are"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     parser.set_defaults(run=_run)
@@ -102,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
             logger.warning("Stopped in %s. The same command goes on from what is saved.", stopped)
             return stop.exit_code
         result = assemble(table, rows, settings, states, options.against)
-        files = write_files(result, folder)
+        files = write_files(result, folder, options.raw_cells)
         if options.json:
             print(to_json(result), end="")
         else:

@@ -29,13 +29,17 @@ from openprompt_meta.serve.server import give_back_memory
 from openprompt_meta.serve.tasks import SERVED, ServedTask, TaskStore, Workers
 from openprompt_meta.version import __version__
 
-# What the texts, classes or words of a request can lead to; anything else is a fault of the service.
+# What texts, classes or words of the right shape can lead to; anything else is a fault of the service.
 _FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
 
 logger = logging.getLogger(__name__)
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": api.ErrorAnswer, "description": "refused, with the reason"},
+    409: {
+        "model": api.ErrorAnswer,
+        "description": "the parts of the request do not go together, or not with the tasks that there are",
+    },
     503: {"model": api.ErrorAnswer, "description": "too much is under way; try again soon"},
     507: {"model": api.ErrorAnswer, "description": "the disk does not take it"},
 }
@@ -220,7 +224,7 @@ def _add_api(app: FastAPI, service: _Service) -> None:
         return api.TasksAnswer(tasks=[_described(task) for task in service.tasks.all()])
 
     @app.delete("/tasks/{name}", responses=_REFUSALS)
-    async def forget(name: str) -> api.ForgetAnswer:
+    async def forget(name: api.TaskName) -> api.ForgetAnswer:
         """Delete a task."""
         checked = api.checked_name(name)
         await service.forget(checked)
@@ -271,7 +275,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 
 async def _refused_by_the_classifier(request: Request, error: Exception) -> Response:
-    return refusal_response(Refusal(422, str(error)))
+    return refusal_response(Refusal(409, str(error)))
 
 
 def _described(task: ServedTask) -> api.TaskAnswer:

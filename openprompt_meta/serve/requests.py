@@ -70,6 +70,9 @@ class Limits:
 
 # -- What the service says when it refuses: a status and one sentence, as JSON ----------------------------------------
 
+# 422 is for what is not as the schema says, 409 for what is, but whose parts do not go together or with the tasks that
+# there are, which a schema cannot say.
+
 _SENTENCES = {
     400: "The body is not JSON in UTF-8 that can be read.",
     404: "There is nothing at this address: '/docs' lists what there is.",
@@ -125,9 +128,12 @@ def validation_refusal(errors: Sequence[Mapping[str, Any]]) -> Refusal:
 # -- The bodies that go in and come out, as FastAPI reads, checks and documents them. Sizes are checked elsewhere -----
 
 # What the schema says of sizes is checked by the functions below, whose refusals a person can act on.
-_SIGN = r"\S"
-_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
-_Text = Annotated[str, Field(description="a text", json_schema_extra={"pattern": _SIGN})]
+# White space is what Python takes for it; '\s' is something else in every dialect of regular expressions.
+_SPACES = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CONTROLS = r"\x00-\x1f\x7f-\x9f"
+SOMETHING = f"[^{_SPACES}]"
+_NO_CONTROLS = f"^[^{_CONTROLS}]*[^{_SPACES}{_CONTROLS}][^{_CONTROLS}]*$"
+_Text = Annotated[str, Field(description="a text", json_schema_extra={"pattern": SOMETHING})]
 TaskName = Annotated[
     str,
     Field(
@@ -155,7 +161,7 @@ def add_limits(schemas: Mapping[str, Any], limits: Limits) -> None:
     classes["additionalProperties"].update(maxItems=limits.examples)
     classes["additionalProperties"]["items"].update(text)
     words, _ = keys("FitRequest")["label_words"]["anyOf"]
-    words["propertyNames"] = label  # of the classes, which a schema cannot say
+    words["propertyNames"] = label
     words["additionalProperties"].update(minItems=1, maxItems=limits.label_words, items=label)
 
 
@@ -339,14 +345,14 @@ def checked_classes(classes: Mapping[str, Sequence[str]], limits: Limits) -> tup
     total = sum(map(len, classes.values()))
     if total > limits.examples:
         raise Refusal(
-            422, f"{total:,} examples are more than {limits.examples:,}, the most of a task: leave some out."
+            409, f"{total:,} examples are more than {limits.examples:,}, the most of a task: leave some out."
         )
     texts, labels = [], []
     seen: dict[str, None] = {}  # in their order
     for given, examples in classes.items():
         label = _checked_label(given, limits, "A class's name")
         if label in seen:
-            raise Refusal(422, f"The class '{label}' is there twice: give each class its own name.")
+            raise Refusal(409, f"The class '{label}' is there twice: give each class its own name.")
         seen[label] = None
         for number, text in enumerate(examples, start=1):
             texts.append(checked_text(text, limits, f"Example {number} of '{label}'"))
@@ -364,7 +370,7 @@ def label_words_within_limits(
     for given, of_class in words.items():
         label = _checked_label(given, limits, "A class's name")
         if label not in labels:
-            raise Refusal(422, f"There are label words for '{label}', which is not one of the classes.")
+            raise Refusal(409, f"There are label words for '{label}', which is not one of the classes.")
         if not 1 <= len(of_class) <= limits.label_words:
             raise Refusal(
                 422, f"The class '{label}' has {len(of_class)} label words, but 1 to {limits.label_words} fit."
@@ -372,7 +378,7 @@ def label_words_within_limits(
         checked[label] = [_checked_label(word, limits, f"A label word of '{label}'") for word in of_class]
     for label in labels:
         if label not in checked:
-            raise Refusal(422, f"The class '{label}' has no label words: give them for every class or for none.")
+            raise Refusal(409, f"The class '{label}' has no label words: give them for every class or for none.")
     return checked
 
 

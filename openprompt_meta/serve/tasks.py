@@ -203,7 +203,7 @@ class TaskStore:
         if name in (None, SERVED) and self._served is not None:
             return self._served
         if name is None:
-            raise Refusal(422, "This service came without a task of its own: name one in 'task', or fit one first.")
+            raise Refusal(404, "This service came without a task of its own: name one in 'task', or fit one first.")
         if name not in self._tasks:
             guess = did_you_mean(name, self._tasks)
             raise Refusal(404, f"There is no task '{name}': '/tasks' lists those there are, '/fit' adds one.{guess}")

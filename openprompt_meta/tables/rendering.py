@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openprompt_meta.errors import RunError
-from openprompt_meta.files import write_atomic
+from openprompt_meta.files import write_atomic, write_cells
 from openprompt_meta.tables.results import Column, Comparison, Entry, ResultRow, TableResult
 
 # -- A table as lines of text, before it is Markdown, LaTeX or a terminal's -------------------------------------------
@@ -264,12 +263,12 @@ def records(result: TableResult) -> list[dict[str, Any]]:
     return [_record(line, column, result) for line in result.rows for column in result.columns]
 
 
-def to_csv(result: TableResult) -> str:
-    """A line for each record, with a header."""
+def to_csv(result: TableResult, raw: bool = False) -> str:
+    """A line for each record, with a header; cells are no formulas unless ``raw`` asks for them as they are."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records(result))
+    write_cells(text, FIELDS)
+    for record in records(result):
+        write_cells(text, ("" if value is None else str(value) for value in record.values()), raw=raw)
     return text.getvalue()
 
 
@@ -321,25 +320,34 @@ def _record(line: ResultRow, column: Column, result: TableResult) -> dict[str, A
 
 # -- A table's files: the same content as Markdown, LaTeX, CSV and JSON, each whole or not at all ---------------------
 
-_FORMATS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".json": to_json}
 
-
-def write_files(result: TableResult, folder: Path) -> list[Path]:
+def write_files(result: TableResult, folder: Path, raw_cells: bool = False) -> list[Path]:
     """Write the table in every format.
 
     The files' name says table, data sets and model, and tells apart what was made with other rows, tasks or keys.
+
+    Args:
+        result: the table.
+        folder: where to; made if need be.
+        raw_cells: whether CSV may hold formulas.
 
     Raises:
         RunError: the folder cannot be written to.
     """
     parts = [result.table.name, *result.settings.datasets, Path(result.settings.plm).name, _digest(result)]
     stem = "-".join(re.sub(r"[^A-Za-z0-9.-]+", "_", part) for part in parts)
+    formats = {
+        ".md": to_markdown(result),
+        ".tex": to_latex(result),
+        ".csv": to_csv(result, raw_cells),
+        ".json": to_json(result),
+    }
     files = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for suffix, draw in _FORMATS.items():
+        for suffix, text in formats.items():
             files.append(folder / f"{stem}{suffix}")
-            write_atomic(files[-1], draw(result))
+            write_atomic(files[-1], text)
     except OSError as error:
         raise RunError(f"The table cannot be written to {folder}: {error}. Choose another --folder.") from None
     return files

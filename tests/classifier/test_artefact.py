@@ -25,8 +25,10 @@ from openprompt_meta.classifier.adaptation import FittedTask
 from openprompt_meta.classifier.artefact import FILES, Stored, read_artefact
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.errors import ArtefactError, DataError, ModelError
+from openprompt_meta.runs.run import Run
 from tests.helpers.few_texts import LABELS, QUESTIONS, TEXTS
 from tests.helpers.other_values import another_value, configs_with_each_key_changed
+from tests.helpers.small_runs import small_config, write_data
 
 
 @pytest.fixture
@@ -67,14 +69,34 @@ def test_a_loaded_classifier_predicts_the_same_bits(fitted: MetaPromptClassifier
 def test_every_key_is_found_again(unfitted: MetaPromptClassifier, tmp_path: Path) -> None:
     meta = unfitted.meta_learned
     # What tensors the pool has and the base model are facts of what was learned, the others for the reader to say.
+    # Of where the data were, the last part.
     pool = {f"prompt_pool_template.{name}" for name in ("num_prompts", "prompt_length", "attention")}
-    fixed = {"plm.model_path", "plm.allow_pickle", "run.device", *pool}
+    fixed = {"plm.model_path", "plm.allow_pickle", "run.device", "run.folder", *pool}
     for key, config in configs_with_each_key_changed(meta.config):
         if key.path not in fixed:
             unfitted._meta = (unfitted._source(), replace(meta, config=config))
             unfitted.save_pretrained(tmp_path / "saved")
             kept = read_artefact(tmp_path / "saved").meta.config
-            assert kept.value_at(key.path) == another_value(key), key.path
+            changed = another_value(key)
+            assert kept.value_at(key.path) == (Path(changed).name if key.path == "dataset.path" else changed), key.path
+
+
+def test_nothing_says_where_the_run_and_its_data_lay(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "secret place" / "data"), iterations=2)
+    words = tmp_path / "secret place" / "words.json"
+    words.write_bytes((tmp_path / "secret place/data/labels.json").read_bytes())
+    run = tmp_path / "secret place" / "run"
+    config = config.with_values({"run.folder": str(run), "dataset.label_words": str(words)})
+    Run(config, run, show_progress=False).train()
+    fitted = MetaPromptClassifier.from_run(run).fit(TEXTS, LABELS)
+    fitted.save_pretrained(tmp_path / "saved")
+    for file in (tmp_path / "saved").iterdir():
+        assert b"secret place" not in file.read_bytes(), file.name
+    loaded = MetaPromptClassifier.from_pretrained(tmp_path / "saved")
+    assert np.array_equal(loaded.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
+    loaded.save_pretrained(tmp_path / "again")
+    one, two = ((tmp_path / name / "classifier.json").read_bytes() for name in ("saved", "again"))
+    assert one == two
 
 
 def test_a_loaded_classifier_learns_on_as_the_saved_one(fitted: MetaPromptClassifier, saved: Path) -> None:

@@ -89,6 +89,6 @@ def test_the_service_refuses_it_and_answers_others(runaway: Path) -> None:
     with running(MetaPromptClassifier.from_pretrained(runaway)) as client:
         for path, body in (("/predict", {"texts": QUESTIONS[:1]}), ("/explain", {"text": QUESTIONS[0]})):
             answer: httpx.Response = client.post(path, json=body)
-            assert answer.status_code == 422
+            assert answer.status_code == 409
             assert "gets no probabilities" in answer.json()["error"]
         assert client.get("/health").status_code == 200

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from openprompt_meta import MetaPromptClassifier
-from openprompt_meta.classifier.text_files import plain_cell, without_formula
 from openprompt_meta.cli import main
 from openprompt_meta.errors import one_line, printable
+from openprompt_meta.files import plain_cell, without_formula
 from tests.helpers.few_texts import TEXTS
 from tests.helpers.victims import ROOT
 

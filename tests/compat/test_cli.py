@@ -21,7 +21,7 @@ def command_that_raises(error: BaseException) -> object:
 def test_what_the_package_refuses_is_one_message_on_stderr_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "COMMANDS", (command_that_raises(ConfigError("no key 'shots'")),))
+    monkeypatch.setattr(cli, "commands", lambda: (command_that_raises(ConfigError("no key 'shots'")),))
     assert cli.main(["try"]) == 2
     captured = capsys.readouterr()
     assert captured.err == "openprompt-meta: no key 'shots'\n"
@@ -31,13 +31,35 @@ def test_what_the_package_refuses_is_one_message_on_stderr_and_exit_code_2(
 def test_an_interrupt_exits_with_130_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "COMMANDS", (command_that_raises(KeyboardInterrupt()),))
+    monkeypatch.setattr(cli, "commands", lambda: (command_that_raises(KeyboardInterrupt()),))
     assert cli.main(["try"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
+SIGNALLED = """
+import os, signal, sys
+from openprompt_meta import cli
+
+assert "openprompt_meta.cli.data" not in sys.modules
+
+
+class Signalling:
+    def find_spec(self, *given):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+sys.meta_path.insert(0, Signalling())
+sys.exit(cli.main(["doctor"]))
+"""
+
+
+def test_a_signal_while_the_command_is_still_being_imported_has_an_answer_too() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNALLED], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (143, "openprompt-meta: terminated\n")
+
+
 def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "COMMANDS", (command_that_raises(ZeroDivisionError()),))
+    monkeypatch.setattr(cli, "commands", lambda: (command_that_raises(ZeroDivisionError()),))
     with pytest.raises(ZeroDivisionError):
         cli.main(["try"])
 

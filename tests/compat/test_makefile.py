@@ -72,7 +72,7 @@ def test_a_changed_list_of_versions_is_installed_again(tmp_path: Path) -> None:
     os.utime(tmp_path / ".installed", (0, 0))
     done = make("--dry-run", "test", f"VENV={tmp_path}", f"PYTHON={sys.executable}")
     assert "requirements/lock.txt" in done.stdout
-    assert "--no-deps -r requirements/no-deps.txt" in done.stdout
+    assert "--no-deps --require-hashes -r requirements/no-deps.txt" in done.stdout
 
 
 def test_help_is_the_default_and_names_every_target() -> None:

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.helpers.interpreters import ROOT
-from tools.supply_chain import LOCK, audit, checksums, locked
+from tools.supply_chain import LOCK, LOCKS, audit, checksums, locked
 
 PAGE = """<html><body>
 <a href="../x/thing-1.0-cp311-cp311-win_amd64.whl#sha256={a}">one</a>
@@ -29,15 +29,20 @@ PAGE = """<html><body>
 THING, KNOWN = '"name": "thing", "version": "1.0"', '{"id": "X-1", "fix_versions": ["1.1"]}'
 
 
-def test_every_pin_of_the_lock_has_checksums_and_pip_takes_them() -> None:
-    pins = re.split(r"\n(?=[\w#])", LOCK.read_text("utf-8").strip())
+@pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.stem)
+def test_every_pin_of_a_lock_has_checksums(file: Path) -> None:
+    pins = re.split(r"\n(?=[\w#])", file.read_text("utf-8").strip())
     for pin in pins:
         if not pin.startswith("#"):
             assert re.fullmatch(r"[\w.-]+==[^\\\n]+( \\\n    --hash=sha256:[0-9a-f]{64})+", pin), pin[:200]
+
+
+def test_pip_takes_what_is_installed_for_what_is_pinned() -> None:
     torch = (ROOT / "requirements" / "torch.txt").read_text("utf-8")
     assert re.search(r"^torch==", torch, re.M)
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-index", "--require-hashes"]
-    done = subprocess.run([*command, "-r", str(LOCK)], capture_output=True, text=True, check=False)
+    files = [option for file in (LOCK, ROOT / "requirements" / "no-deps.txt") for option in ("-r", str(file))]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr  # what is installed is as pinned, and every line can be read
 
 
@@ -48,11 +53,11 @@ def test_checksums_are_those_of_what_could_be_installed() -> None:
 
 
 def test_the_lock_is_made_anew_with_its_comments_order_and_markers() -> None:
-    old = ["# why", 'thing==1.0 ; python_version >= "3.11" \\', "    --hash=sha256:old", "other==1.1", ""]
+    old = ["# why", 'thing==1.0 ; python_version >= "3.11" \\', "    --hash=sha256:old", 'other==1.1 --config="x"', ""]
     expected = (
         f'# why\nthing==1.0 ; python_version >= "3.11" \\\n    --hash=sha256:{"a" * 64} \\\n'
         f"    --hash=sha256:{'c' * 64}\n"
-        f"other==1.1 \\\n    --hash=sha256:{'b' * 64}\n\n"
+        f'other==1.1 --config="x" \\\n    --hash=sha256:{"b" * 64}\n\n'
     )
     made = locked(old, lambda name: PAGE)
     assert made == expected

@@ -10,7 +10,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ import torch
 
 from openprompt_meta.classifier.prediction import Predictor
 from openprompt_meta.cli import main
-from openprompt_meta.learners.meta import GradientLearner
+from openprompt_meta.learners.meta import GradientLearner, MamlLearner
 from openprompt_meta.runs import run as runs
 from openprompt_meta.runs.checkpoint import read_progress
 from openprompt_meta.runs.folder import RunFolder
@@ -31,13 +30,13 @@ from tests.helpers.few_texts import LABELS, QUESTIONS, TEXTS
 from tests.helpers.services import new_classifier
 from tests.helpers.small_runs import assert_same_run, write_data
 from tests.helpers.small_tables import KEYS, SmallTables
-from tests.helpers.victims import ROOT, SmallRun
+from tests.helpers.victims import ROOT, SmallRun, ended_by
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="only POSIX has timers that interrupt")
 
 KILLS = int(os.environ.get("OPENPROMPT_META_KILLS", "0"))
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-PROMISED = 3.0  # seconds
+PROMISED, PROMISED_IF_TUNED = 3.0, 10.0  # seconds
 MACHINE = 3.0  # seconds more that a busy machine may take
 
 
@@ -129,6 +128,81 @@ def test_loading_without_end_is_broken_off_and_there_is_nothing_to_resume(
     assert time.monotonic() - started < PROMISED + MACHINE
     assert "Stopped before there was anything to save: start it again." in capsys.readouterr().err
     assert not (tmp_path / "cut" / "config.yaml").exists()
+
+
+# -- runs that tune the language model --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_tuned_model_in_the_middle_of_a_task_is_let_go_of(
+    train: Callable[..., int], tmp_path: Path, number: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = ("method=metaprompting", "run.checkpoint_every=1")
+    assert train(*tuned, f"run.folder={tmp_path / 'straight'}") == 0
+    real = MamlLearner.learn
+    tasks = 0
+
+    def endless(self: MamlLearner, *arguments: Any) -> Any:
+        nonlocal tasks
+        tasks += 1
+        if tasks == 4:  # the task has been adapted to, in place
+            hang(number)
+        return real(self, *arguments)
+
+    started = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(MamlLearner, "learn", endless)
+        assert train(*tuned) == code
+    assert time.monotonic() - started < PROMISED_IF_TUNED + MACHINE
+    assert read_progress(RunFolder(tmp_path / "cut").seed(0).last_checkpoint).iteration == 3
+    assert main(["resume", str(tmp_path / "cut"), "--quiet"]) == 0
+    assert_same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+@pytest.mark.slow
+def test_a_step_that_a_tuned_model_may_take_is_waited_for(
+    train: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = GradientLearner.meta_step
+    steps = 0
+
+    def long(self: GradientLearner, *arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            send(signal.SIGTERM)
+            time.sleep(PROMISED)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(GradientLearner, "meta_step", long)
+    assert train("method=metaprompting", "run.checkpoint_every=50") == 143
+    assert read_progress(RunFolder(tmp_path / "cut").seed(0).last_checkpoint).iteration == 3
+
+
+@pytest.mark.slow
+@pytest.mark.real_encoder
+@pytest.mark.parametrize("method", ["metaprompting", "verbalizer", "fine_tuning"])
+def test_a_real_run_of_a_tuned_model_stops_in_time(tmp_path: Path, method: str) -> None:
+    generator = random.Random(None if KILLS else 22)
+    command = [sys.executable, "-m", "openprompt_meta", "train", "demo", f"method={method}", "meta.iterations=1000"]
+    for number, code in SIGNALS:
+        folder = tmp_path / str(number)
+        process = subprocess.Popen(
+            [*command, f"run.folder={folder}", "verbalizer=rep_verbalizer", "--quiet"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not (folder / "config.yaml").exists() and process.poll() is None:
+            time.sleep(0.1)
+        time.sleep(generator.uniform(0, 5))
+        seconds, errors = ended_by(process, number)
+        assert seconds < PROMISED_IF_TUNED + MACHINE
+        assert process.returncode == code, errors
+        assert "Traceback" not in errors
+        assert f"go on with: openprompt-meta resume {folder}" in errors
 
 
 def test_whoever_has_asked_is_not_interrupted_any_more() -> None:
@@ -251,23 +325,19 @@ def test_a_real_table_signalled_again_and_again_ends_as_the_straight_one(tables:
                 text=True,
             )
             number, code = generator.choice(SIGNALS)
-            moment = generator.uniform(2, 9) if sent < (KILLS or 3) else None
-            timer = threading.Timer(moment or 0, process.send_signal, [number]) if moment else None
-            began = time.monotonic()
-            if timer is not None:
-                timer.start()
-            _, errors = process.communicate(timeout=300)
+            if sent >= (KILLS or 3):
+                number = 0  # which is no signal
+            else:
+                time.sleep(generator.uniform(2, 9))
+            seconds, errors = ended_by(process, number)
             assert "Traceback" not in errors, errors
             if process.returncode == 0:
-                if timer is not None:
-                    timer.cancel()
                 break
-            assert moment is not None
             if process.returncode == -number and not errors:
                 continue  # a busy machine had not come to the program yet
             sent += 1
             assert process.returncode == code, errors
-            assert time.monotonic() - began - moment < PROMISED + MACHINE
+            assert seconds < PROMISED + MACHINE
         finished += 1
         for cell in straight.cells():
             assert_same_run(cell, victim.folder / "cells" / cell.name)

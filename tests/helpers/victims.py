@@ -153,3 +153,24 @@ def timed(server: VictimServer, yaml: Path, folder: Path) -> float:
     ended = server.run(yaml, folder)
     assert ended["code"] == 0, ended
     return time.monotonic() - started
+
+
+def ended_by(process: subprocess.Popen[str], number: int) -> tuple[float, str]:
+    """Send a signal; seconds to the end, without those that the process waited for a processor, and what it said."""
+    process.send_signal(number)
+    began, waited_before = time.monotonic(), _waited(process.pid)
+    waited = waited_before
+    while process.poll() is None:
+        waited = max(waited, _waited(process.pid))
+        assert time.monotonic() - began < 5 * PATIENCE, "it does not end"
+        time.sleep(0.02)
+    seconds = time.monotonic() - began - (waited - waited_before)
+    return seconds, process.communicate()[1]
+
+
+def _waited(pid: int) -> float:
+    """Seconds for which a process was ready to run and had no processor; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0

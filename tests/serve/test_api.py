@@ -144,52 +144,52 @@ def test_a_name_is_taken_until_one_says_replace(service: httpx.Client) -> None:
 def test_without_a_fitted_classifier_a_task_has_to_be_named(unfitted: MetaPromptClassifier) -> None:
     with running(unfitted) as client:
         assert client.get("/tasks").json() == {"tasks": []}
-        assert "came without a task" in error_of(client.post("/predict", json={"texts": ["x"]}), 422)
+        assert "came without a task" in error_of(client.post("/predict", json={"texts": ["x"]}), 404)
         assert "no task 'served'" in error_of(client.delete("/tasks/served"), 404)
         assert fit(client, "a").status_code == 201
         assert client.post("/predict", json={"texts": ["x"], "task": "a"}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("classes", "sentence"),
+    ("classes", "sentence", "status"),
     [
-        ({}, "At least two classes are needed, and there is none"),
-        ({"a": ["x"]}, "At least two classes are needed, and there is only one"),
-        ({"a": ["x"], "b": []}, "There is no example of ['b']"),
-        ({"a": ["x"], "b": ["  \n"]}, "Example 1 of 'b' is empty"),
-        ({"a": ["x"], " a ": ["y"]}, "'a' is there twice"),
-        ({"a": ["x"], "": ["y"]}, "name has 0 characters"),
-        ({"a": ["x"], "b" * 101: ["y"]}, "name has 101 characters"),
-        ({"a": ["x"], "b\u0000": ["y"]}, "cannot be shown"),
-        ({"a": ["same text"], "b": ["Same  TEXT"]}, "is labelled 'a' and 'b'"),
-        ({"a": ["x"], "b": ["y" * 20_001]}, "has 20,001 characters"),
-        ({str(i): ["x"] for i in range(65)}, "65 classes are more than 64"),
-        ({"a": ["x"], "b": ["y"] * 256}, "257 examples are more than 256"),
-        ({"a": ["x"], "b": [None]}, "At 'classes.b.0'"),
-        ({"a": ["x"], "b": "text"}, "At 'classes.b'"),
-        ([["a", "x"]], "At 'classes'"),
+        ({}, "At least two classes are needed, and there is none", 422),
+        ({"a": ["x"]}, "At least two classes are needed, and there is only one", 422),
+        ({"a": ["x"], "b": []}, "There is no example of ['b']", 409),
+        ({"a": ["x"], "b": ["  \n"]}, "Example 1 of 'b' is empty", 422),
+        ({"a": ["x"], " a ": ["y"]}, "'a' is there twice", 409),
+        ({"a": ["x"], "": ["y"]}, "name has 0 characters", 422),
+        ({"a": ["x"], "b" * 101: ["y"]}, "name has 101 characters", 422),
+        ({"a": ["x"], "b\u0000": ["y"]}, "cannot be shown", 422),
+        ({"a": ["same text"], "b": ["Same  TEXT"]}, "is labelled 'a' and 'b'", 409),
+        ({"a": ["x"], "b": ["y" * 20_001]}, "has 20,001 characters", 422),
+        ({str(i): ["x"] for i in range(65)}, "65 classes are more than 64", 422),
+        ({"a": ["x"], "b": ["y"] * 256}, "257 examples are more than 256", 409),
+        ({"a": ["x"], "b": [None]}, "At 'classes.b.0'", 422),
+        ({"a": ["x"], "b": "text"}, "At 'classes.b'", 422),
+        ([["a", "x"]], "At 'classes'", 422),
     ],
 )
 def test_classes_that_cannot_be_learned_are_refused_in_words(
-    service: httpx.Client, classes: object, sentence: str
+    service: httpx.Client, classes: object, sentence: str, status: int
 ) -> None:
-    assert sentence in error_of(service.post("/fit", json={"name": "a", "classes": classes}), 422)
+    assert sentence in error_of(service.post("/fit", json={"name": "a", "classes": classes}), status)
     assert len(service.get("/tasks").json()["tasks"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "sentence", "status"),
     [
-        ({"weather": ["rain"], "sport": ["game"]}, "'food' has no label words"),
-        ({"weather": ["rain"], "sport": ["game"], "food": []}, "0 label words"),
-        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"], "law": ["law"]}, "not one of the classes"),
-        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"]}, "they contribute nothing"),
+        ({"weather": ["rain"], "sport": ["game"]}, "'food' has no label words", 409),
+        ({"weather": ["rain"], "sport": ["game"], "food": []}, "0 label words", 422),
+        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"], "law": ["law"]}, "not one of the classes", 409),
+        ({"weather": ["rain"], "sport": ["game"], "food": ["soup"]}, "they contribute nothing", 409),
     ],
 )
 def test_label_words_of_no_use_are_refused_in_words(
-    service: httpx.Client, words: dict[str, list[str]], sentence: str
+    service: httpx.Client, words: dict[str, list[str]], sentence: str, status: int
 ) -> None:
-    assert sentence in error_of(fit(service, "a", label_words=words), 422)
+    assert sentence in error_of(fit(service, "a", label_words=words), status)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_with_the_pool_that_ships_a_few_examples_are_enough_or_none() -> None:
         assert client.post("/fit", json={"name": "none", "classes": {name: [] for name in classes}}).status_code == 201
         alone = client.post("/predict", json={**body, "task": "none"}).json()["predictions"]
         assert "their names say nothing" in error_of(
-            client.post("/fit", json={"name": "bad", "classes": {"1": ["one text"], "2": []}}), 422
+            client.post("/fit", json={"name": "bad", "classes": {"1": ["one text"], "2": []}}), 409
         )
     for predictions in (found, alone):
         assert [prediction["label"] for prediction in predictions] == ["weather", "music", "restaurant"]

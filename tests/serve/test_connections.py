@@ -171,7 +171,7 @@ def test_kinds_of_records_are_limited_apart() -> None:
     assert limit.filter(record("one", logging.ERROR))
 
 
-# -- methods and schemas ----------------------------------------------------------------------------------------------
+# -- methods ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_method_that_an_address_has_not_is_405_whatever_comes_with_it(service: httpx.Client) -> None:
@@ -183,19 +183,6 @@ def test_a_method_that_an_address_has_not_is_405_whatever_comes_with_it(service:
                 assert answer.status_code == 405, (method, path, content)
                 assert answer.headers["allow"] == allowed
                 assert set(answer.json()) == {"error"}
-
-
-def test_the_schema_has_the_limits_of_the_service(fitted: MetaPromptClassifier) -> None:
-    with running(fitted, replace(UNLIMITED, texts=7, classes=5, label_length=9, text_length=99)) as client:
-        schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    texts = schemas["PredictRequest"]["properties"]["texts"]
-    assert (texts["minItems"], texts["maxItems"]) == (1, 7)
-    assert (texts["items"]["maxLength"], texts["items"]["pattern"]) == (99, r"\S")
-    classes = schemas["FitRequest"]["properties"]["classes"]
-    assert (classes["minProperties"], classes["maxProperties"]) == (2, 5)
-    assert classes["propertyNames"]["maxLength"] == 9
-    words, _ = schemas["FitRequest"]["properties"]["label_words"]["anyOf"]
-    assert (words["additionalProperties"]["minItems"], words["additionalProperties"]["maxItems"]) == (1, 20)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

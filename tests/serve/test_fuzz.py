@@ -14,21 +14,14 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openprompt_meta.classifier.classifier import MetaPromptClassifier
+from tests.helpers.fuzzing import fuzzed
 from tests.helpers.services import UNLIMITED, running
 
 MARK = "fuzzmark"
-# No database: it would write files of its own. Bounded and the same every time.
-FUZZ = settings(
-    max_examples=120,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 any_text = st.text(max_size=30) | st.sampled_from(
     ["", " ", "\x00", "\ud800", "é" * 30, "../" + MARK, "[MASK]", "[PAD]"]
@@ -133,7 +126,7 @@ def assert_no_file(events: list[tuple[str, str]]) -> None:
     assert not [event for event in events if MARK in event[1]]
 
 
-@FUZZ
+@fuzzed(120)
 @given(request=requests)
 def test_any_body_is_answered(client: httpx.Client, request: tuple[str, bytes]) -> None:
     path, body = request
@@ -143,7 +136,7 @@ def test_any_body_is_answered(client: httpx.Client, request: tuple[str, bytes]) 
     assert_no_file(events)
 
 
-@FUZZ
+@fuzzed(120)
 @given(name=names, method=st.sampled_from(["DELETE", "GET", "PUT"]))
 def test_any_name_in_an_address_is_answered(client: httpx.Client, name: str, method: str) -> None:
     with watched() as events:
@@ -152,7 +145,7 @@ def test_any_name_in_an_address_is_answered(client: httpx.Client, name: str, met
     assert_no_file(events)
 
 
-@FUZZ
+@fuzzed(120)
 @given(
     path=st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="?#"), max_size=30),
     method=st.sampled_from(["GET", "POST", "DELETE", "HEAD", "PATCH", "OPTIONS", "BREW"]),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from openprompt_meta.errors import RunError
+from openprompt_meta.files import without_formula
 from openprompt_meta.tables.cells import Cell, CellOutcome, CellState, TableSettings, cells_of
 from openprompt_meta.tables.definitions import TABLES, rows_of
 from openprompt_meta.tables.rendering import (
@@ -27,10 +28,12 @@ from openprompt_meta.tables.results import TableResult, assemble
 NAMES = ("hatt", "contrastnet", "metaprompting+warp", "metaprompting+repverb", "metaprompter", "mean-prototypes")
 
 
-def made_up(kinds: dict[str, str] | None = None, **options: object) -> TableResult:
+def made_up(kinds: dict[str, str] | None = None, plm: str = "minilm", **options: object) -> TableResult:
     table = TABLES["main-5shot"]
     rows = rows_of(table, NAMES)
-    settings = TableSettings(datasets=("hwu64",), tasks=4, seeds=(0, 1), overrides=("plm.precision=bfloat16",))
+    settings = TableSettings(
+        datasets=("hwu64",), plm=plm, tasks=4, seeds=(0, 1), overrides=("plm.precision=bfloat16",)
+    )
     hardness = np.array([0.0, 0.1, -0.1, 0.04])
     levels = {"contrastnet": 0.78, "metaprompting+repverb": 0.85, "metaprompter": 0.86, "mean-prototypes": 0.6}
     states = {}
@@ -93,6 +96,20 @@ def test_csv_and_json_hold_the_same_records() -> None:
     assert (by_row["contrastnet"]["paper_mean"], by_row["hatt"]["mean"]) == ("92.57", "")
     assert float(by_row["contrastnet"]["mean"]) == pytest.approx(0.8)
     assert float(by_row["metaprompter"]["mean"]) == pytest.approx(0.88)
+
+
+@pytest.mark.parametrize("name", ['=HYPERLINK("http://evil.example")', "@SUM(A1)", "-x", "x\r=1", "\t=1"])
+def test_a_spreadsheet_has_nothing_to_run_in_csv(tmp_path: Path, name: str) -> None:
+    result = made_up(plm=name)
+    for raw in (False, True):
+        (file,) = (file for file in write_files(result, tmp_path, raw_cells=raw) if file.suffix == ".csv")
+        with file.open(encoding="utf-8", newline="") as stream:
+            read = list(csv.DictReader(stream))
+        assert len(read) == len(records(result))
+        assert {row["model"] for row in read} == {"", name if raw else without_formula(name)}
+        formulas = [cell for row in read for cell in row.values() if without_formula(cell) != cell]
+        assert bool(formulas) is (raw and name != "x\r=1")
+        assert json.loads(file.with_suffix(".json").read_text("utf-8"))["records"] == records(result)
 
 
 def test_the_two_kinds_of_figures_never_meet() -> None:
