@@ -220,9 +220,9 @@ def _recognised(node: ast.expr, source: str) -> PostProcessing:
                 return PostProcessing(shape, tuple(blanks.texts))
     known = ", ".join(_PROCESSES)
     raise TemplateError(
-        f"'post_processing' in {_cut(source)} is none of those that are understood: template texts never run code. Write "
-        f"lambda x: and one of: {known}, with any quoted text for TEXT. Anything else is done to the texts before they "
-        "reach the template."
+        f"'post_processing' in {_cut(source)} is none of those that are understood: template texts never run code. "
+        f"Write lambda x: and one of: {known}, with any quoted text for TEXT. Anything else is done to the texts "
+        "before they reach the template."
     )
 
 
@@ -233,12 +233,12 @@ class _Blanks(ast.NodeTransformer):
         self.argument = argument
         self.texts: list[str] = []
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.Name:
         if node.id == self.argument:
             return ast.Name("x")
         return ast.Name("_") if node.id == "x" else node  # what is called x but is not the argument is none of ours
 
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if not isinstance(node.value, str):
             return node
         self.texts.append(node.value)

@@ -273,8 +273,8 @@ def _template_text(config: RunConfig) -> Iterator[Problem]:
     if has_soft_tokens(pieces):
         yield Problem(
             "prompt_pool_template.text",
-            'has {"soft"}, whose tokens are learned in an OpenPrompt script; a run learns the pool alone across tasks. '
-            'Use {"pool"}; prompt_length says how many positions it takes.',
+            'has {"soft"}, whose tokens are learned in an OpenPrompt script; a run learns the pool alone across '
+            'tasks. Use {"pool"}; prompt_length says how many positions it takes.',
         )
 
 

@@ -279,8 +279,8 @@ class PromptPoolTemplate(SoftTemplate):
         check_pieces(pieces)
         if self.as_prefix and has_soft_tokens(pieces):
             raise TemplateError(
-                'as_prefix lets the text attend to the pool\'s prompt alone, and {"soft"} is a part of the text. Leave '
-                "out one of the two."
+                'as_prefix lets the text attend to the pool\'s prompt alone, and {"soft"} is a part of the text. '
+                "Leave out one of the two."
             )
         if not any("pool" in piece for piece in pieces):
             pieces.insert(0, {"add_prefix_space": "", "pool": None})
@@ -301,10 +301,8 @@ class PromptPoolTemplate(SoftTemplate):
         for flag in self.registered_inputflag_names:  # OpenPrompt caches these for the text before
             self.__dict__.pop(flag, None)
 
-    def _lay_out_soft(
-        self, piece: Piece, starts: list[int | None], numbered: dict[int, list[Piece]]
-    ) -> list[Piece]:
-        """The positions of one soft piece, numbered behind those of the pool; ``soft_id`` names them for later ones."""
+    def _lay_out_soft(self, piece: Piece, starts: list[int | None], numbered: dict[int, list[Piece]]) -> list[Piece]:
+        """The positions of one soft piece, numbered behind the pool's; ``soft_id`` names them for later pieces."""
         if piece.get("soft_id") in numbered:
             return numbered[piece["soft_id"]]
         words, number = piece.get("soft"), piece.get("duplicate", 1)

@@ -158,7 +158,7 @@ LAMBDAS = [
     "lambda s: s[:1].lower() + s[1:]",
     "lambda s: s.rstrip(string.punctuation)",
     "lambda x:x.strip('.')",
-    '"lambda x:x.strip(\'.\')"',
+    "\"lambda x:x.strip('.')\"",
     "lambda text: text.strip()",
     "lambda x: x.lower()",
     "lambda x: '<' + x",

@@ -1,8 +1,8 @@
 """The flow of OpenPrompt's tutorials 0 and 1.1 to 1.4, written anew in a few lines each, as it is and with our parts.
 
-Each tutorial runs with OpenPrompt's own template and verbalizer, with our template, with our verbalizer, and with both.
-What they ask of the parts along the way (ids of label words, logits made classes, parameter groups, files, calibration)
-stands here as they ask for it; only the texts and the language model are small.
+Each tutorial runs with OpenPrompt's own template and verbalizer, with our template, with our verbalizer, and with
+both. What they ask of the parts along the way (ids of label words, logits made classes, parameter groups, files,
+calibration) stands here as they ask for it; only the texts and the language model are small.
 """
 
 from __future__ import annotations
@@ -244,9 +244,7 @@ def test_1_4_soft_template(
     tutorial = Tutorial(mlm, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
     assert 0 <= tutorial.loader(examples(), shuffle=True).tokenizer_wrapper.truncate_rate <= 1
     learned = [p for name, p in tutorial.model.template.named_parameters() if "raw_embedding" not in name]
-    optimizer = Adafactor(
-        [{"params": learned}], lr=0.3, relative_step=False, scale_parameter=False, warmup_init=False
-    )
+    optimizer = Adafactor([{"params": learned}], lr=0.3, relative_step=False, scale_parameter=False, warmup_init=False)
     schedule = get_constant_schedule_with_warmup(optimizer, num_warmup_steps=0)
     tutorial.model.train()
     losses = tutorial.train(optimizer)
@@ -258,7 +256,9 @@ def test_1_4_soft_template(
 
 def test_soft_tokens_are_those_of_openprompts_mixed_template(mlm: LoadedMLM) -> None:
     # With one prompt the pool is a soft prompt, so the whole text is one that MixedTemplate can say.
-    soft = '{"soft": "the rain"} {"placeholder": "text_a"} {"soft": None, "duplicate": 2} {"soft_id": 3, "soft": "is"} '
+    soft = (
+        '{"soft": "the rain"} {"placeholder": "text_a"} {"soft": None, "duplicate": 2} {"soft_id": 3, "soft": "is"} '
+    )
     rest = '{"soft_id": 3} topic {"mask"}.'
     ours = openprompt_meta.PromptPoolTemplate(
         mlm.model, mlm.tokenizer, soft + rest + ' {"pool"}', num_prompts=1, prompt_length=2, seed=0
@@ -301,9 +301,7 @@ def test_what_has_no_meaning_is_refused_in_words(mlm: LoadedMLM, tmp_path: Path)
             ask()
     with pytest.raises(errors, match="NameVerbalizer has the words of the classes read as texts"):
         _ = openprompt_meta.NameVerbalizer(classes=CLASSES).label_words_ids
-    mixed = openprompt_meta.RepVerbalizer(
-        mlm.tokenizer, mlm.model, classes=CLASSES, label_words=WORDS, mix_lambda=0.5
-    )
+    mixed = openprompt_meta.RepVerbalizer(mlm.tokenizer, mlm.model, classes=CLASSES, label_words=WORDS, mix_lambda=0.5)
     with pytest.raises(errors, match="only one of the two can be calibrated"):
         mixed.register_calibrate_logits(torch.zeros(32))
     template = openprompt_meta.PromptPoolTemplate(

@@ -25,7 +25,7 @@ from openprompt_meta.tables.cells import (
     check_overrides,
     config_digest,
 )
-from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
+from openprompt_meta.tables.definitions import TABLES, row_name, rows_of, table_named
 from tests.helpers.small_runs import small_config, write_data
 
 YAMLS = Path(__file__).parents[2] / "yamls"
@@ -149,3 +149,13 @@ def test_no_method_looks_at_the_keys_that_its_cells_leave_out(
     built = build_method(guarded, load_language_model(guarded), open_dataset(guarded.dataset), seed=0)
     (outcome,) = evaluate_tasks(built.learner, built.sources["test"], 1, built.eval_steps)
     assert 0 <= outcome.accuracy <= 1
+
+
+def test_rows_are_known_by_what_they_print() -> None:
+    table = TABLES["main-5shot"]
+    for row in table.rows:
+        for given in (row.name, row.label, row.label.upper()):
+            assert row_name(table, given) == row.name
+        assert rows_of(table, (row.label,)) == (row,)
+    with pytest.raises(ConfigError, match="Did you mean"):
+        row_name(table, table.rows[0].label + "s")
