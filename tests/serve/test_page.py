@@ -183,11 +183,11 @@ def test_a_csv_is_shown_as_a_table_learned_and_predictions_and_classifier_are_ta
         with page.expect_download() as taken:
             page.get_by_role("link", name="Download this classifier").click()
         shutil.unpack_archive(taken.value.path(), tmp_path / "made", "zip")
-        page.get_by_label("Many texts").set_input_files(file.with_name("texts.csv"))
-        file.write_text("words,label\nrain,a\n", encoding="utf-8")
-        page.get_by_label("Examples from a CSV file").set_input_files(file)
+        strange = tmp_path / "strange.csv"
+        strange.write_text("words,label\nrain,a\n", encoding="utf-8")
+        page.get_by_label("Examples from a CSV file").set_input_files(strange)
         expect(page.locator("#fit-message")).to_have_text(
-            "few.csv has no column 'text'; its columns are: words, label."
+            "strange.csv has no column 'text'; its columns are: words, label."
         )
     loaded = MetaPromptClassifier.from_pretrained(tmp_path / "made" / "classifier", base_model=base)
     assert loaded.predict(["=1+1", "rain"]).tolist() == [one["label"] for one in asked]

@@ -364,6 +364,9 @@ byId("many").addEventListener("submit", (event) => {
 byId("labelled").addEventListener("change", () => {
   busy(byId("learn"), "Reading …", byId("fit-message"), fillFromFile);
 });
+byId("labelled").addEventListener("click", () => {
+  byId("labelled").value = ""; // the same file again, changed meanwhile, is read again
+});
 byId("classes").addEventListener("input", showTable);
 byId("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !byId("ask").disabled) {
