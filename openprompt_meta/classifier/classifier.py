@@ -82,8 +82,9 @@ class NotFitted(OpenPromptMetaError, NotFittedError):  # noqa: N818 - scikit-lea
 class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     """Classifies text from a handful of examples a class, with a frozen language model and a meta-learned pool.
 
-    Make one with :meth:`from_run` or :meth:`from_pretrained`. ``MetaPromptClassifier()`` by itself starts from a pool
-    that has learned nothing: plain prompt tuning on the packaged encoder, a baseline to compare with.
+    ``MetaPromptClassifier()`` starts from the pool that ships, on the packaged encoder; :meth:`from_run` makes one
+    that starts from a run's, :meth:`from_pretrained` loads a saved one. With another ``base_model`` alone it starts
+    from a pool that has learned nothing: plain prompt tuning, a baseline to compare with.
 
     It is a scikit-learn classifier whose ``X`` is a list of strings. Predicting changes nothing in it, so threads may
     share one; a call of :meth:`fit` takes effect for the calls that start after it. Predictions of a text may differ

@@ -185,10 +185,12 @@ def _check_for_fit(options: argparse.Namespace, dataset: TextDataset) -> int:
     if options.json:
         print(json.dumps({**report.as_dict(), "classes": examples.sizes}, indent=2, ensure_ascii=False))
         return 0 if report.passed else 1
-    print(_as_text(report))
-    sizes = [f"{name} {size}" for name, size in examples.sizes.items()]
-    more = "" if len(sizes) <= 20 else f" and {len(sizes) - 20} more"
-    print(f"examples a class: {', '.join(sizes[:20])}{more}")
+    print(f"{options.source}: {len(examples)} examples of {len(examples.classes)} classes, looked at for `fit`\n")
+    firsts = [(name, size, examples.texts[examples.indices[name][0]]) for name, size in examples.sizes.items()]
+    rows = [(name, size, first if len(first) <= 60 else f"{first[:59]}…") for name, size, first in firsts[:20]]
+    print(_table(["class", "examples", "the first"], rows, right={1}))
+    print(f"and {len(firsts) - 20} classes more\n" if len(firsts) > 20 else "")
+    print(_findings_as_text(report))
     if report.passed:
         print(f"next: openprompt-meta fit --data {shlex.quote(options.source)} --out my_classifier")
     return 0 if report.passed else 1
@@ -251,7 +253,12 @@ def _as_text(report: CheckReport) -> str:
         ]
         for row in report.rows
     ]
-    lines = [f"{report.name}: {report.provenance}", "", _table(header, rows, right=set(range(1, len(header)))), ""]
+    table = _table(header, rows, right=set(range(1, len(header))))
+    return "\n".join([f"{report.name}: {report.provenance}", "", table, "", _findings_as_text(report)])
+
+
+def _findings_as_text(report: CheckReport) -> str:
+    lines = []
     for finding in report.findings:
         level = "allowed" if finding.allowed else finding.level
         lines.append(f"{level:<7}  {finding.message} ({finding.code})")

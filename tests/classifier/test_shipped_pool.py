@@ -125,7 +125,7 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fit", "--data", str(tmp_path / "few.csv"), "--out", str(tmp_path / "made")]) == 0
     shown = capsys.readouterr().out
     assert "4 classes from 12 examples" in shown
-    assert "Head: class means with names" in shown
+    assert "Decided by class means with names" in shown
     assert MetaPromptClassifier.from_pretrained(tmp_path / "made").predict(texts[:1])[0] == labels[0]
     (tmp_path / "asked.csv").write_text(f'text\n"{texts[0]}"\n"xqzw blorp"\n', encoding="utf-8")
     command = ["predict", str(tmp_path / "made"), str(tmp_path / "asked.csv"), "--out", str(tmp_path / "done.csv")]

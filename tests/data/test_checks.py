@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -171,7 +172,8 @@ def test_a_file_of_few_examples_is_judged_for_fit(tmp_path: Path, capsys: pytest
     file.write_text("text,label\nrain,weather\nstorm,weather\nsong,music\nred,label_3\n")
     assert run("check", str(file)) == 0  # as a set for runs it would have too few classes and texts
     printed = capsys.readouterr().out
-    assert "examples a class: weather 2, music 1, label_3 1" in printed
+    assert f"{file}: 4 examples of 3 classes, looked at for `fit`" in printed
+    assert re.search(r"^weather +2  rain$", printed, flags=re.MULTILINE)
     assert "classes with one example, on which no accuracy can be estimated: 2 (one-example)" in printed
     assert "class names that say nothing, so that examples alone count: 1 (silent-name)" in printed
     assert f"next: openprompt-meta fit --data {file} --out my_classifier" in printed

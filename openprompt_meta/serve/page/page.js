@@ -278,6 +278,7 @@ async function classify() {
   byId("probabilities").replaceChildren(
     ...found.classes.map(({ label, probability }) => bar(label, probability, label === best.label)),
   );
+  byId("attention-part").hidden = found.attention.length < 2; // a single prompt has all of it
   const most = Math.max(...found.attention);
   byId("attention").replaceChildren(
     ...found.attention.map((value, index) => bar(`Prompt ${index + 1}`, value, value === most)),
