@@ -18,7 +18,7 @@ PYTHON_CHECK = $(shell $(PYTHON) -c 'import sys; print("ok" if sys.version_info 
 COMPILER = $(shell command -v cc || command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test coverage lint bench compat release lock audit clean
+.PHONY: help install run test coverage lint docs bench compat release lock audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -40,6 +40,13 @@ lint: $(STAMP) ## check style, format, types, and which room imports from which
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+docs: ## build the site into build/site, strictly, in an environment of its own
+	@test -x .venvs/docs/bin/python || $(PYTHON) -m venv .venvs/docs
+	@.venvs/docs/bin/python $(PIP_INSTALL) --no-deps -r requirements/docs.txt
+	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/python -m mkdocs build --strict --quiet
+	@echo "The site is in build/site: open build/site/index.html, or serve it with" \
+		"'.venvs/docs/bin/python -m http.server -d build/site'"
 
 bench: $(STAMP) ## measure speed and memory against OpenPrompt's own path (ARGS="--only iteration --rounds 5")
 	@$(BIN)/python -m bench $(ARGS)

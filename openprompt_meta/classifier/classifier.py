@@ -15,7 +15,14 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from openprompt_meta.classifier.adaptation import FittedTask, Support, adapt_pool, names_to_read, words_of
+from openprompt_meta.classifier.adaptation import (
+    FittedTask,
+    Support,
+    adapt_pool,
+    leave_one_out,
+    names_to_read,
+    words_of,
+)
 from openprompt_meta.classifier.artefact import (
     Stored,
     is_artefact,
@@ -75,8 +82,9 @@ class NotFitted(OpenPromptMetaError, NotFittedError):  # noqa: N818 - scikit-lea
 class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
     """Classifies text from a handful of examples a class, with a frozen language model and a meta-learned pool.
 
-    Make one with :meth:`from_run` or :meth:`from_pretrained`. ``MetaPromptClassifier()`` by itself starts from a pool
-    that has learned nothing: plain prompt tuning on the packaged encoder, a baseline to compare with.
+    ``MetaPromptClassifier()`` starts from the pool that ships, on the packaged encoder; :meth:`from_run` makes one
+    that starts from a run's, :meth:`from_pretrained` loads a saved one. With another ``base_model`` alone it starts
+    from a pool that has learned nothing: plain prompt tuning, a baseline to compare with.
 
     It is a scikit-learn classifier whose ``X`` is a list of strings. Predicting changes nothing in it, so threads may
     share one; a call of :meth:`fit` takes effect for the calls that start after it. Predictions of a text may differ
@@ -473,6 +481,19 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
         """
         (checked,) = checked_texts([text])
         return self._predictor(self._fitted()).explain(checked, max(words, 0), max(examples, 0))
+
+    def leave_one_out(self, most: int = 100) -> tuple[int, int] | None:
+        """How many of the examples are classified rightly by all the others, and of how many.
+
+        Args:
+            most: examples that are left out at most, of each class in turn.
+
+        Returns:
+            ``None`` where it cannot be had: a class has fewer than two examples, the pool takes inner steps on the
+            examples (that which ships takes none), or words are predicted by a vocabulary head.
+        """
+        task = self._fitted()
+        return leave_one_out(base_model_of(task.meta), task, most)
 
     def _probabilities(self, task: FittedTask, texts: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         checked = checked_texts(texts)

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -175,16 +176,34 @@ def _add_doctor(subparsers: Subparsers) -> None:
         description="Show what is installed, bridged and missing, and the command that fixes each. "
         "Exits with 1 if something that is needed is not in place.",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--json", action="store_true", help="print the report as JSON")
+    way.add_argument("--fix", action="store_true", help="show the commands that fix it, ask, and run them")
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
     parser.set_defaults(run=_doctor)
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from openprompt_meta.compat.doctor import examine
+    from openprompt_meta.compat.doctor import examine, repair, repair_commands
 
     report = examine()
     print(json.dumps(report.as_dict(), indent=2) if options.json else report.as_text())
-    return report.exit_code
+    commands = repair_commands(report) if options.fix else []
+    if not commands:
+        return report.exit_code
+    print("\nThese commands would be run:", *map(shlex.join, commands), sep="\n  ", flush=True)
+    if not options.yes and not _agreed("Run them now? [y/N] "):
+        print("Nothing was changed.")
+        return report.exit_code
+    return repair(commands)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(question).strip().casefold() in ("y", "yes")
+    except EOFError:  # nobody is there to be asked
+        print()
+        return False
 
 
 def commands() -> tuple[Callable[[Subparsers], None], ...]:

@@ -169,7 +169,7 @@ def _fit(options: argparse.Namespace) -> int:
         return 0
     print(f"{len(classes)} classes from {len(texts)} examples: {', '.join(map(_shown, classes))}")
     if classifier.head_ is not None:
-        print(f"Head: {classifier.head_}")
+        print(f"Decided by {classifier.head_}")
     if scores is not None:
         _print_scores(scores)
     print(f"Saved to {options.out} ({size / 1000:.0f} kB). Try: openprompt-meta predict {options.out} texts.txt")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from openprompt_meta.components import readers
 from openprompt_meta.config.schema import KNOWN_DATASETS
-from openprompt_meta.data.checks import DROPPABLE, ERRORS, CheckReport, check, dropped
+from openprompt_meta.data.checks import DROPPABLE, ERRORS, CheckReport, check, check_examples, dropped
+from openprompt_meta.data.dataset import TextDataset
 from openprompt_meta.data.downloading import AUTHORS_FILES, download
 from openprompt_meta.data.facts import facts_of
 from openprompt_meta.data.loading import (
@@ -48,6 +50,13 @@ def add_parser(subparsers: Subparsers) -> None:
         "would spoil an evaluation: " + "; ".join(f"{code}: {text}" for code, text in ERRORS.items()) + ".",
     )
     checking.add_argument("source", help="'demo', a folder or file, the name of a known set, or hf:NAME")
+    checking.add_argument(
+        "--for",
+        dest="purpose",
+        choices=("runs", "fit"),
+        help="what it is for: meta-training and tests, or fitting a classifier to it (default: fit for a single file "
+        "without splits)",
+    )
     checking.add_argument(
         "--format", choices=("auto", *readers()), default="auto", help="what the source is (default: look at it)"
     )
@@ -140,6 +149,9 @@ def run_check(options: argparse.Namespace) -> int:
     )
     records = read_records(source, format=options.format, root=options.root)
     as_files = options.split == "default"
+    single = source.path.is_file() and as_files and not any(records.parts)
+    if options.purpose == "fit" or (options.purpose is None and single):
+        return _check_for_fit(options, as_found(records))
     try:
         dataset = choose_splits(records, options.split, counts=options.counts, seed=options.seed)
     except DataError:
@@ -159,6 +171,28 @@ def run_check(options: argparse.Namespace) -> int:
         allow=options.allow,
     )
     print(json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if options.json else _as_text(report))
+    return 0 if report.passed else 1
+
+
+def _check_for_fit(options: argparse.Namespace, dataset: TextDataset) -> int:
+    dataset = dropped(dataset, options.drop)
+    if len(dataset.splits) != 1:
+        raise DataError(
+            f"{options.source} has splits ({', '.join(dataset.splits)}); `fit` learns from one file: name that file."
+        )
+    (examples,) = dataset
+    report = check_examples(examples, dataset.name, dataset.provenance, options.allow)
+    if options.json:
+        print(json.dumps({**report.as_dict(), "classes": examples.sizes}, indent=2, ensure_ascii=False))
+        return 0 if report.passed else 1
+    print(f"{options.source}: {len(examples)} examples of {len(examples.classes)} classes, looked at for `fit`\n")
+    firsts = [(name, size, examples.texts[examples.indices[name][0]]) for name, size in examples.sizes.items()]
+    rows = [(name, size, first if len(first) <= 60 else f"{first[:59]}…") for name, size, first in firsts[:20]]
+    print(_table(["class", "examples", "the first"], rows, right={1}))
+    print(f"and {len(firsts) - 20} classes more\n" if len(firsts) > 20 else "")
+    print(_findings_as_text(report))
+    if report.passed:
+        print(f"next: openprompt-meta fit --data {shlex.quote(options.source)} --out my_classifier")
     return 0 if report.passed else 1
 
 
@@ -219,7 +253,12 @@ def _as_text(report: CheckReport) -> str:
         ]
         for row in report.rows
     ]
-    lines = [f"{report.name}: {report.provenance}", "", _table(header, rows, right=set(range(1, len(header)))), ""]
+    table = _table(header, rows, right=set(range(1, len(header))))
+    return "\n".join([f"{report.name}: {report.provenance}", "", table, "", _findings_as_text(report)])
+
+
+def _findings_as_text(report: CheckReport) -> str:
+    lines = []
     for finding in report.findings:
         level = "allowed" if finding.allowed else finding.level
         lines.append(f"{level:<7}  {finding.message} ({finding.code})")

@@ -51,10 +51,13 @@ def _list_yamls(_: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace) -> int:
     from openprompt_meta.config.loading import find_yaml, load_config
+    from openprompt_meta.runs.folder import default_run_folder
+    from openprompt_meta.runs.process import log_to_screen
 
     yaml = find_yaml(options.yaml)
     config = load_config(yaml, options.overrides)
-    folder = config.run.folder or Path("runs") / config.dataset.name / yaml.stem
+    with log_to_screen(logging.WARNING):
+        folder = config.run.folder or default_run_folder(config, yaml.stem, options.overrides)
     return _carry_out(options, config, folder)
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openprompt_meta.compat.versions import command_for_extra
 from openprompt_meta.errors import CompatibilityError, ServiceError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "pydantic", "uvicorn"):
             raise
         raise CompatibilityError(
-            f"The service needs {error.name}, which is not installed: pip install 'openprompt_meta[serve]'."
+            f"The service needs {error.name}, which is not installed. Install it with: {command_for_extra('serve')}"
         ) from None
     given = options.token or os.environ.get(TOKEN_VARIABLE) or None
     made = secrets.token_urlsafe(32) if given is None and not is_loopback(options.host) else None

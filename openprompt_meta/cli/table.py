@@ -53,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--tasks", type=int, default=300, metavar="N", help="test tasks (default: %(default)s)")
     parser.add_argument("--seeds", nargs="+", default=["0"], metavar="SEED", help="a run for each (default: 0)")
     parser.add_argument("--shots", nargs="+", metavar="K", help="examples a class (default: as the table has them)")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help="these rows only")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="these rows only, by name or as printed")
     parser.add_argument("--against", metavar="ROW", help="compare with this row (default: the best of each column)")
     parser.add_argument(
         "--folder", default="runs/tables", metavar="DIR", help="where cells and tables go (default: %(default)s)"
@@ -77,13 +77,14 @@ def add_parser(subparsers: Subparsers) -> None:
 def _run(options: argparse.Namespace) -> int:
     from openprompt_meta.runs.process import StopRequest, log_to_screen
     from openprompt_meta.tables.cells import Stopped, cells_folder, cells_of, check_overrides, look_up, run_missing
-    from openprompt_meta.tables.definitions import rows_of, table_named
+    from openprompt_meta.tables.definitions import row_name, rows_of, table_named
 
     if options.time and not options.dry_run:
         raise ConfigError("--time: is for --dry-run, which says about how long the cells will take.")
     table = table_named(options.table)
     settings, names = _settings(options, table)
     rows = rows_of(table, names)
+    against = None if options.against is None else row_name(table, options.against)
     check_overrides(table, rows, settings)
     folder = Path(options.folder)
     cells = cells_of(rows, settings, cells_folder(folder))
@@ -98,13 +99,13 @@ def _run(options: argparse.Namespace) -> int:
 
         known = look_up(cells)
         # What is wrong with the request is said before hours of work.
-        assemble(table, rows, settings, known, options.against)
+        assemble(table, rows, settings, known, against)
         try:
             states = known if options.finished else run_missing(cells, stop, show_progress=not options.quiet)
         except Stopped as stopped:
             logger.warning("Stopped in %s. The same command goes on from what is saved.", stopped)
             return stop.exit_code
-        result = assemble(table, rows, settings, states, options.against)
+        result = assemble(table, rows, settings, states, against)
         files = write_files(result, folder, options.raw_cells)
         if options.json:
             print(to_json(result), end="")
@@ -181,7 +182,11 @@ def _settings(options: argparse.Namespace, table: Table) -> tuple[TableSettings,
     datasets = _distinct(words(options.dataset), "--dataset")
     seeds = _distinct(_numbers(words(options.seeds), "--seeds", 0), "--seeds")
     shots = table.shots if options.shots is None else tuple(_numbers(words(options.shots), "--shots", 1))
-    names = None if options.rows is None else _distinct(words(options.rows), "--rows")
+    # What a row prints may hold a comma.
+    printed = {row.label.casefold() for row in table.rows}
+    whole = [word for word in options.rows or () if word.casefold() in printed]
+    others = words([word for word in options.rows or () if word not in whole])
+    names = None if options.rows is None else _distinct([*whole, *others], "--rows")
     if len(table.shots) == 1 and table.name.startswith("main") and shots != table.shots:
         raise ConfigError(
             f"--shots: the table {table.name} is for {table.shots[0]} shots; main-1shot and main-5shot are two."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import logging
@@ -24,6 +25,7 @@ def _attribute(module: str, name: str) -> Callable[[], Any]:
     return lambda: getattr(importlib.import_module(module), name)
 
 
+@functools.cache
 def _adamw() -> type[Any]:
     from torch.optim import AdamW as TorchAdamW  # not before torch is known to be installed
 
@@ -74,10 +76,12 @@ class _InputFeatures:
     label: int | float | None = None
 
 
+_ADAMW = ("transformers", "AdamW")
+
 # Each name that OpenPrompt imports, and where to get an equal if it is gone.
 _NEEDS: Mapping[tuple[str, str], Callable[[], Any]] = {
     ("transformers.generation_utils", "GenerationMixin"): _attribute("transformers.generation", "GenerationMixin"),
-    ("transformers", "AdamW"): _adamw,
+    _ADAMW: _adamw,
     ("transformers.file_utils", "ModelOutput"): _attribute("transformers.utils", "ModelOutput"),
     ("transformers.tokenization_utils", "PreTrainedTokenizer"): _attribute("transformers", "PreTrainedTokenizer"),
     ("transformers.tokenization_utils", "SPECIAL_TOKENS_MAP_FILE"): lambda: "special_tokens_map.json",
@@ -110,6 +114,34 @@ def bridge_transformers() -> tuple[str, ...]:
             _bridged.append(f"{module}.{name}")
             logger.debug("bridged %s", _bridged[-1])
     return bridged_names()
+
+
+def offer_dropped_names() -> None:
+    """Let ``from transformers import AdamW`` find its stand-in from now on, where transformers has no class any more.
+
+    transformers looks its names up when they are asked for, and executes its ``__init__`` more than once: the answer
+    is given by the class of that module, after transformers' own. Nothing is imported until somebody asks.
+    """
+    lazy = type(sys.modules["transformers"])
+    own = vars(lazy).get("__getattr__")
+    if own is None or hasattr(own, "asks_transformers_first"):
+        return
+
+    @functools.wraps(own)
+    def answer(module: ModuleType, name: str) -> Any:
+        try:
+            return own(module, name)
+        except AttributeError:
+            if (module.__name__, name) != _ADAMW:
+                raise
+        full_name = ".".join(_ADAMW)
+        if full_name not in _bridged:
+            _bridged.append(full_name)
+            logger.debug("bridged %s", full_name)
+        return _NEEDS[_ADAMW]()
+
+    answer.asks_transformers_first = True  # type: ignore[attr-defined]
+    lazy.__getattr__ = answer  # type: ignore[attr-defined]
 
 
 def bridged_names() -> tuple[str, ...]:

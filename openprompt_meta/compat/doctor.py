@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import platform
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +24,7 @@ from openprompt_meta.compat.versions import (
     Requirement,
     installed_version,
 )
+from openprompt_meta.errors import CompatibilityError
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,53 @@ def examine() -> Report:
         findings.append(_trial("import openprompt", "openprompt", lambda: importlib.import_module("openprompt")))
     if by_name["torch"].ok and by_name["learn2learn"].ok:
         findings.append(_trial("learn2learn's MAML", "learn2learn", load_maml))
+        findings.append(_trial("import learn2learn", "learn2learn", _import_learn2learn))
     findings.append(_compiler_finding(needed=by_name["learn2learn"].found is None))
 
     bridged = bridged_names()
     if "openprompt" in sys.modules:
         bridged += bridge_tokenizer_wrapper()
     return Report(tuple(findings), bridged)
+
+
+# -- `doctor --fix`: the same commands, run ---------------------------------------------------------------------------
+
+
+def repair_commands(report: Report) -> list[list[str]]:
+    """The report's remedies that a package installer can carry out, for this very interpreter, in their order.
+
+    Raises:
+        CompatibilityError: something is to be installed, and there is neither pip in this interpreter nor uv.
+    """
+    installs = [finding.remedy for finding in report.findings if finding.remedy.startswith("pip install ")]
+    if not installs:
+        return []
+    if importlib.util.find_spec("pip") is not None:
+        installer = [sys.executable, "-m", "pip", "install"]
+    elif uv := shutil.which("uv"):
+        installer = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        raise CompatibilityError(
+            f"{sys.executable} has no pip, and there is no uv on the path. Install one of the two, e.g. with: "
+            f"{sys.executable} -m ensurepip"
+        )
+    return [[*installer, *shlex.split(remedy)[2:]] for remedy in dict.fromkeys(installs)]
+
+
+def repair(commands: Sequence[Sequence[str]]) -> int:
+    """Run the commands one after the other, then the report in a new interpreter, whose exit code is returned.
+
+    Raises:
+        CompatibilityError: a command failed; those after it were not run.
+    """
+    for command in commands:
+        print(f"$ {shlex.join(command)}", flush=True)
+        if subprocess.run(command, check=False).returncode:  # noqa: S603 - shown and agreed to
+            raise CompatibilityError(
+                f"This command failed, and those after it were not run: {shlex.join(command)}. What it says above is "
+                "what to mend; then: openprompt-meta doctor --fix"
+            )
+    return subprocess.run([sys.executable, "-m", "openprompt_meta", "doctor"], check=False).returncode
 
 
 def _mark(finding: Diagnosis) -> str:
@@ -138,13 +183,25 @@ def _version_finding(requirement: Requirement, version: Version | None) -> Diagn
 
 def _trial(name: str, package: str, attempt: Callable[[], object]) -> Diagnosis:
     try:
-        attempt()
+        found = attempt()
     except Exception as error:  # whatever it is, the report has to name it
         remedy = f"{REQUIREMENTS[package].remedy} --force-reinstall"
         if isinstance(error, ModuleNotFoundError) and error.name:
             remedy = f"pip install {error.name.partition('.')[0]}"
         return Diagnosis(name, "failed", "works", False, False, remedy, f"{type(error).__name__}: {error}")
-    return Diagnosis(name, "works", "works", True, False, "", "tried just now")
+    said = found if isinstance(found, str) else "works"
+    return Diagnosis(name, said, "works", True, False, "", "tried just now")
+
+
+def _import_learn2learn() -> str:
+    """What can be used of learn2learn, after trying all of it."""
+    for part in ("algorithms", "data", "nn", "optim"):
+        importlib.import_module(f"learn2learn.{part}")
+    lacking = []
+    for part, library in (("gym", "gym"), ("vision", "torchvision")):
+        if importlib.util.find_spec(library) is None:
+            lacking.append(f"learn2learn.{part} needs {library}")
+    return f"works; {', '.join(lacking)}" if lacking else "works"
 
 
 def _compiler_finding(*, needed: bool) -> Diagnosis:

@@ -1,5 +1,8 @@
 """Prepares transformers whenever ``openprompt`` is imported, and tells others when it has been.
 
+Two more libraries are looked after while they are imported: transformers goes on offering the names that it dropped
+and OpenPrompt's scripts import from it, and learn2learn's parts are imported when they are first used.
+
 ``import openprompt`` fails by itself on every supported transformers, because it asks for modules that are
 gone. Doing the preparation when our package is imported would load torch and transformers into every program
 that does so; doing it at the moment that ``openprompt`` is imported costs nothing until then. The price is an
@@ -16,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _NAME = "openprompt"
+_TRANSFORMERS = "transformers"
 
 
 def on_openprompt_import(callback: Callable[[], None], *, users: Sequence[str] = ()) -> None:
@@ -35,6 +39,8 @@ def on_openprompt_import(callback: Callable[[], None], *, users: Sequence[str] =
     if _NAME in sys.modules:
         _before()
         _after(callback)
+    if _TRANSFORMERS in sys.modules:
+        _offer_dropped_names()
     _finder.callbacks.append(callback)
     _finder.users.update(users)
     if _finder not in sys.meta_path:
@@ -55,6 +61,12 @@ def _after(*callbacks: Callable[[], None]) -> None:
     bridge_tokenizer_wrapper()
     for callback in callbacks:
         callback()
+
+
+def _offer_dropped_names() -> None:
+    from openprompt_meta.compat.bridge import offer_dropped_names
+
+    offer_dropped_names()
 
 
 def _forget_failed_attempt() -> None:
@@ -78,7 +90,8 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _NAME and not self._is_user(fullname):
+        execute = _EXECUTE.get(fullname) or (_execute_user if self._is_user(fullname) else None)
+        if execute is None:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)  # finders older than PEP 451 have none
@@ -86,7 +99,6 @@ class _Finder(MetaPathFinder):
             if spec is not None:
                 # Without a loader it is a namespace package: some unrelated folder of this name.
                 if spec.loader is not None:
-                    execute = _execute_openprompt if fullname == _NAME else _execute_user
                     spec.loader = _WrappedLoader(spec.loader, execute)
                 return spec
         return None
@@ -131,6 +143,24 @@ def _execute_openprompt(real: Loader, module: ModuleType) -> None:
     real.exec_module(module)
     _finder.callbacks_due = True
     _finder.call_back_if_due()
+
+
+def _execute_transformers(real: Loader, module: ModuleType) -> None:
+    real.exec_module(module)
+    _offer_dropped_names()
+
+
+def _execute_learn2learn(real: Loader, module: ModuleType) -> None:
+    from openprompt_meta.compat.maml import import_parts_when_used
+
+    import_parts_when_used(module)
+
+
+_EXECUTE: dict[str, Callable[[Loader, ModuleType], None]] = {
+    _NAME: _execute_openprompt,
+    _TRANSFORMERS: _execute_transformers,
+    "learn2learn": _execute_learn2learn,
+}
 
 
 def _execute_user(real: Loader, module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""learn2learn's own MAML, without the parts of learn2learn that need gym and torchvision."""
+"""learn2learn's own MAML, and learn2learn as a whole, without gym and torchvision until a part needs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_maml() -> type[Any]:
 
     If the program has imported learn2learn itself, its class is given. Otherwise
     ``learn2learn.algorithms.maml`` is executed without the package's ``__init__``, which imports gym and
-    torchvision, and ``sys.modules`` is left as it was: a later ``import learn2learn`` is the genuine one. The
+    torchvision, nor that of ``algorithms``, which looks for pytorch_lightning; ``sys.modules`` is left as it was. The
     first answer is kept.
 
     Raises:
@@ -75,3 +75,40 @@ def _packages_without_init() -> Iterator[None]:
 
 def _loaded() -> dict[str, ModuleType]:
     return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME}
+
+
+# -- `import learn2learn as l2l`: its parts are imported when they are first used -------------------------------------
+
+PARTS = ("algorithms", "data", "nn", "optim", "utils", "text", "gym", "vision")
+
+
+def import_parts_when_used(module: ModuleType) -> None:
+    """Execute ``learn2learn`` in place of its ``__init__``, which imports all parts at once.
+
+    Of those ``gym`` and ``vision`` need libraries that nothing here uses; they fail when they are used, and with the
+    reason.
+    """
+
+    def part_or_utility(name: str) -> Any:
+        if name.startswith("__"):  # what Python itself looks for
+            raise AttributeError(name)
+        if name in PARTS:
+            return _part(name)
+        utilities = _part("utils")  # whose names are learn2learn's own, as its __init__ has it
+        if not hasattr(utilities, name):
+            raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
+        return getattr(utilities, name)
+
+    module.__version__ = str(require(_NAME))  # type: ignore[attr-defined]
+    module.__getattr__ = part_or_utility  # type: ignore[method-assign, assignment]
+
+
+def _part(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"{_NAME}.{name}")
+    except ImportError as error:
+        missing = error.name or str(error)
+        raise CompatibilityError(
+            f"{_NAME}.{name} cannot be imported: {missing} is missing. learn2learn's algorithms, data, nn and optim "
+            f"work without it. If you need {name}, install {missing} in a version that suits your Python and torch."
+        ) from error

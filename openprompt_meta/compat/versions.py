@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement as StatedRequirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -92,6 +94,22 @@ def installed_versions() -> dict[str, str]:
 def entry_points_of(group: str) -> importlib.metadata.EntryPoints:
     """What the installed packages offer under this name."""
     return importlib.metadata.entry_points(group=group)
+
+
+def command_for_extra(extra: str) -> str:
+    """The command that installs what an extra of this package adds, be it from a checkout or a package."""
+    try:
+        stated = importlib.metadata.requires("openprompt_meta") or []
+    except importlib.metadata.PackageNotFoundError:
+        stated = []
+    needed = [StatedRequirement(one) for one in stated]
+    names = [str(one).partition(";")[0].strip() for one in needed if one.marker and _is_of_extra(one, extra)]
+    return f"pip install {shlex.join(names)}" if names else f"pip install '.[{extra}]' in a checkout"
+
+
+def _is_of_extra(requirement: StatedRequirement, extra: str) -> bool:
+    marker = requirement.marker
+    return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
 
 
 def require(package: str) -> Version:

@@ -243,11 +243,14 @@ class RunSection(Section):
     seeds: list[Seed] = Field(default_factory=lambda: [0])
     """One run for each."""
     folder: Text | None = None
-    """Run folder; by default ``runs/<data set>/<name of the YAML>``."""
+    """Run folder; by default ``runs/<data set>/<name of the YAML>``, and behind it the overrides of the command line;
+    if another configuration has been run there, also the keys in which this one differs."""
     checkpoint_every: Count = 50
     """Iterations between checkpoints; an interrupted run resumes from the last one."""
+    loggers: list[Literal["tensorboard", "mlflow", "wandb", "trackio"]] = Field(default_factory=list)
+    """Where numbers go besides the run folder, each by its own library; docs/how-to/loggers.md."""
     tensorboard: bool = False
-    """Write TensorBoard events too."""
+    """Older spelling of ``loggers: [tensorboard]``."""
     device: Text = "auto"
     """``auto`` (CUDA if there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``."""
     threads: Count | None = None
@@ -259,6 +262,11 @@ class RunSection(Section):
     """Tasks go through the model side by side up to this many tokens of support texts; 0 takes one task at a time."""
     cache: bool = True
     """Keep the texts' query vectors from run to run, in ``$OPENPROMPT_META_CACHE`` or the user's cache folder."""
+
+    @property
+    def all_loggers(self) -> list[str]:
+        """Those that were asked for, however it is spelt."""
+        return [*self.loggers, *(["tensorboard"] if self.tensorboard else [])]
 
 
 class _Core(Section):

@@ -22,7 +22,7 @@ from openprompt_meta.config.schema import (
     section_keys,
     section_types,
 )
-from openprompt_meta.config.template_text import check_pieces, parse_template_text
+from openprompt_meta.config.template_text import check_pieces, has_soft_tokens, parse_template_text
 from openprompt_meta.errors import ConfigError, TemplateError, did_you_mean
 from openprompt_meta.sections import Problem, Section, mismatch, show, type_of
 
@@ -265,9 +265,17 @@ def _method(config: RunConfig) -> Iterator[Problem]:
 @_checks("prompt_pool_template.text")
 def _template_text(config: RunConfig) -> Iterator[Problem]:
     try:
-        check_pieces(parse_template_text(config.prompt_pool_template.text))
+        pieces = parse_template_text(config.prompt_pool_template.text)
+        check_pieces(pieces)
     except TemplateError as error:
         yield Problem("prompt_pool_template.text", str(error))
+        return
+    if has_soft_tokens(pieces):
+        yield Problem(
+            "prompt_pool_template.text",
+            'has {"soft"}, whose tokens are learned in an OpenPrompt script; a run learns the pool alone across '
+            'tasks. Use {"pool"}; prompt_length says how many positions it takes.',
+        )
 
 
 @_checks("prompt_pool_template.top_n", "prompt_pool_template.num_prompts")

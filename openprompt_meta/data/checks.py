@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import compress
 
+from openprompt_meta.data.classes import telling_words
 from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.errors import DataError, did_you_mean
 
@@ -132,6 +133,11 @@ WARNINGS = {
     "label-words-missing": "classes without label words but those of their name",
     "label-words-shared": "label words of more than one class",
 }
+# Of a file of examples to fit a classifier to, where classes may have one example and names count as more.
+EXAMPLE_WARNINGS = {
+    "one-example": "classes with one example, on which no accuracy can be estimated",
+    "silent-name": "class names that say nothing, so that examples alone count",
+}
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class Finding:
     @property
     def message(self) -> str:
         """``texts with more than one label in a split: 11``."""
-        return f"{({**ERRORS, **WARNINGS})[self.code]}: {self.count}"
+        return f"{({**ERRORS, **WARNINGS, **EXAMPLE_WARNINGS})[self.code]}: {self.count}"
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,24 @@ def check(
         "label-words-missing": [] if named is None else [name for name in dataset.classes if name not in named],
         "label-words-shared": _with_places(_shared(words)),
     }
-    findings = tuple(
+    rows = tuple(_row(split, crossing) for split in dataset)
+    return CheckReport(dataset.name, dataset.provenance, rows, _findings(cases, allowed))
+
+
+def check_examples(examples: Split, name: str, provenance: str, allow: Iterable[str] = ()) -> CheckReport:
+    """The same for examples that a classifier is to be fitted to: what ``fit`` refuses, and what it misses."""
+    cases = {
+        "text-with-two-labels": _with_places(texts_with_two_labels(examples)),
+        "too-few-classes": [] if len(examples.classes) > 1 else [f"{len(examples.classes)} of at least 2"],
+        "duplicates": [_clipped(text) for text in _duplicates(examples)],
+        "one-example": [label for label, size in examples.sizes.items() if size == 1],
+        "silent-name": [label for label in examples.classes if not telling_words(label)],
+    }
+    return CheckReport(name, provenance, (_row(examples, ()),), _findings(cases, set(allow)))
+
+
+def _findings(cases: Mapping[str, Sequence[str]], allowed: Collection[str]) -> tuple[Finding, ...]:
+    return tuple(
         Finding(
             code=code,
             level="error" if code in ERRORS else "warning",
@@ -240,8 +263,6 @@ def check(
         for code, found in cases.items()
         if found
     )
-    rows = tuple(_row(split, crossing) for split in dataset)
-    return CheckReport(dataset.name, dataset.provenance, rows, findings)
 
 
 def _row(split: Split, crossing: Collection[str]) -> SplitRow:

@@ -158,6 +158,7 @@ def _is_simple(template: PromptPoolTemplate, wrapper: Any) -> bool:
         bool(getattr(wrapper.tokenizer, "is_fast", False))
         and len(fills) == 1
         and template.text[fills[0]].get("placeholder") == "text_a"
+        and "post_processing" not in template.text[fills[0]]
         and [bool(piece["shortenable_ids"]) for piece in wrapped] == [i == fills[0] for i in range(len(wrapped))]
     )
 

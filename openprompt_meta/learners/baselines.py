@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
+from openprompt_meta.compat.versions import command_for_extra
 from openprompt_meta.encoder.classifier import matmul_precision
 from openprompt_meta.errors import CompatibilityError, NotFiniteError
 from openprompt_meta.learners.adapters import Weights
@@ -144,7 +145,7 @@ def pair_loss(encoder: nn.Module) -> Callable[[Batch, Batch, Tensor], Tensor]:
     except ImportError as error:
         raise CompatibilityError(
             f"method: contrastive needs sentence-transformers 5.7 or newer ({error}). Install it: "
-            'pip install "openprompt_meta[contrastive]" (or pip install "sentence-transformers>=5.7").'
+            f"{command_for_extra('contrastive')}"
         ) from None
     configuration: Any = encoder.config
     width = int(configuration.hidden_size)

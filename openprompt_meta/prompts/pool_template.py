@@ -15,7 +15,7 @@ from openprompt.prompts import SoftTemplate
 from torch import Tensor, nn
 
 from openprompt_meta.compat.bridge import refuse_unknown_keys
-from openprompt_meta.config.template_text import Piece, check_pieces, parse_template_text
+from openprompt_meta.config.template_text import Piece, check_pieces, has_soft_tokens, parse_template_text
 from openprompt_meta.errors import TemplateError
 from openprompt_meta.pools import GENERAL
 from openprompt_meta.prompts.label_words import LabelWords, flatten_label_words, token_ids_of_words
@@ -53,7 +53,9 @@ class PromptPoolTemplate(SoftTemplate):
     """A template whose soft prompt depends on the text: a weighted mean of the prompts of a pool.
 
     The text language is OpenPrompt's with one more piece: ``{"pool"}`` marks where the prompt goes, the front if
-    it is absent. The paper's layout is ``{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.``
+    it is absent. The paper's layout is ``{"placeholder": "text_a"} {"pool"} Topic is {"mask"}.`` ``{"soft"}`` is
+    what it is in OpenPrompt's ``MixedTemplate``: a token with an embedding of its own, the same for every text, in
+    :attr:`soft_tokens`. The query of a text is computed without the pool and without them.
 
     The prompt takes ``prompt_length`` real positions of ``input_ids``, whose embeddings :meth:`process_batch`
     replaces. Everything that OpenPrompt aligns with ``input_ids`` (loss ids, attention mask, truncation, hidden
@@ -142,6 +144,7 @@ class PromptPoolTemplate(SoftTemplate):
         # SoftTemplate freezes the input embedding for good; whether the model is tuned is not a template's choice.
         embedding_trains = model.get_input_embeddings().weight.requires_grad  # type: ignore[operator]
         self._model = ModelReference(model)  # first: raw_embedding is read from it
+        self._seed = seed
         self.template_text: str | None = None  # as it was written
         self._pieces: list[Piece] | None = None  # as it is laid out
         super().__init__(
@@ -182,6 +185,7 @@ class PromptPoolTemplate(SoftTemplate):
                 attention_temperature=attention_temperature,
             )
             self._initialise(init, label_words)
+        self.soft_tokens: nn.Parameter | None = None  # [S, d_i], those of {"soft"}
         self.text: Any = text  # a string when set, its pieces when read
 
     # -- initialisation ---------------------------------------------------------------------------------------
@@ -279,19 +283,59 @@ class PromptPoolTemplate(SoftTemplate):
         source = self.text
         pieces = parse_template_text(source)
         check_pieces(pieces)
+        if self.as_prefix and has_soft_tokens(pieces):
+            raise TemplateError(
+                'as_prefix lets the text attend to the pool\'s prompt alone, and {"soft"} is a part of the text. '
+                "Leave out one of the two."
+            )
         if not any("pool" in piece for piece in pieces):
             pieces.insert(0, {"add_prefix_space": "", "pool": None})
         prepared: list[Piece] = []
+        starts: list[int | None] = []  # the vocabulary's token that each soft token starts from
+        numbered: dict[int, list[Piece]] = {}
         for piece in pieces:
             if "pool" in piece:
                 prepared += [{"add_prefix_space": "", "pool": j + 1} for j in range(self.pool.prompt_length)]
+            elif "soft" in piece or "soft_id" in piece:
+                prepared += self._lay_out_soft(piece, starts, numbered)
             else:
                 prepared.append(piece)
         self._check_room(prepared)
+        self.soft_tokens = self._initial_soft_tokens(starts)
         self.template_text = source
         self.text = self._pieces = prepared
         for flag in self.registered_inputflag_names:  # OpenPrompt caches these for the text before
             self.__dict__.pop(flag, None)
+
+    def _lay_out_soft(self, piece: Piece, starts: list[int | None], numbered: dict[int, list[Piece]]) -> list[Piece]:
+        """The positions of one soft piece, numbered behind the pool's; ``soft_id`` names them for later pieces."""
+        if piece.get("soft_id") in numbered:
+            return numbered[piece["soft_id"]]
+        words, number = piece.get("soft"), piece.get("duplicate", 1)
+        new: list[int | None] = [None] * (1 if piece.get("same") else number)
+        if words is not None:
+            new = list(self.tokenizer.encode(piece["add_prefix_space"] + words, add_special_tokens=False))
+        first = self.pool.prompt_length + len(starts) + 1
+        starts += new
+        ids = [first] * number if piece.get("same") and words is None else range(first, first + len(new))
+        positions: list[Piece] = [{"add_prefix_space": "", "soft": i} for i in ids]
+        if "soft_id" in piece:
+            numbered[piece["soft_id"]] = positions
+        return positions
+
+    def _initial_soft_tokens(self, starts: Sequence[int | None]) -> nn.Parameter | None:
+        """OpenPrompt's: the embeddings of the words they are given, else standard normal."""
+        if not starts:
+            return None
+        embedding = self.raw_embedding.weight.detach()
+        with torch.random.fork_rng(devices=[], enabled=self._seed is not None):
+            if self._seed is not None:
+                torch.manual_seed(self._seed)
+            tokens = torch.randn(len(starts), embedding.shape[1]).to(embedding)
+        for i, token in enumerate(starts):
+            if token is not None:
+                tokens[i] = embedding[token]
+        return nn.Parameter(tokens)
 
     def _check_room(self, pieces: Sequence[Piece]) -> None:
         """Refuse a text that leaves no position for what is to be classified."""
@@ -301,7 +345,7 @@ class PromptPoolTemplate(SoftTemplate):
                 fixed += len(
                     self.tokenizer.encode(piece["add_prefix_space"] + piece["text"], add_special_tokens=False)
                 )
-            elif "pool" in piece or "mask" in piece or "special" in piece:
+            elif any(kind in piece for kind in ("pool", "soft", "mask", "special")):
                 fixed += 1
         positions = _positions(self._model.model)
         if positions is not None and self.max_seq_length is not None and self.max_seq_length > positions:
@@ -319,8 +363,8 @@ class PromptPoolTemplate(SoftTemplate):
                 )
 
     def get_default_soft_token_ids(self) -> list[int]:
-        """For each piece of the text, 1..L_p in the pool and 0 elsewhere."""
-        return [piece.get("pool") or 0 for piece in self.text]
+        """For each piece of the text, 1..L_p in the pool, what follows at soft tokens and 0 elsewhere."""
+        return [piece.get("pool") or piece.get("soft") or 0 for piece in self.text]
 
     def incorporate_text_example(self, example: InputExample, text: Sequence[Piece] | None = None) -> list[str]:
         """The pieces of the template with the example's texts filled in, as strings for the tokenizer."""
@@ -328,7 +372,7 @@ class PromptPoolTemplate(SoftTemplate):
 
     def _fill(self, piece: Piece, example: InputExample) -> str:
         space: str = piece["add_prefix_space"]
-        if "pool" in piece:
+        if "pool" in piece or "soft" in piece:
             return ""
         if "mask" in piece:
             return "<mask>"
@@ -342,12 +386,18 @@ class PromptPoolTemplate(SoftTemplate):
         else:
             name, known = piece["meta"], example.meta
             owner = "meta entries"
-        if not isinstance(known.get(name), str):
+        value = known.get(name)
+        if "post_processing" in piece and value is not None:
+            try:
+                value = piece["post_processing"](value)
+            except (TypeError, AttributeError, IndexError):  # another kind of value than it is for
+                value = None
+        if not isinstance(value, str):
             raise TemplateError(
                 f"The template asks for {name!r}, which example {example.guid!r} gives as {known.get(name)!r}; "
                 f"expected a string. Its {owner}: {', '.join(sorted(known))}."
             )
-        return space + str(known[name])
+        return space + value
 
     def wrap_one_example(self, example: InputExample) -> list[Any]:
         """OpenPrompt's: the example as pieces with their flags, and what is not tokenised."""
@@ -371,7 +421,12 @@ class PromptPoolTemplate(SoftTemplate):
         queries = self.pool_queries(batch)
         prompts = self.pool(queries)  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
-        prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
+        embeds = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
+        if self.soft_tokens is not None:
+            number = batch["soft_token_ids"] - self.pool.prompt_length - 1  # [B, L], from 0 at soft tokens
+            chosen = self.soft_tokens[number[number >= 0]]
+            embeds = embeds.masked_scatter((number >= 0).unsqueeze(-1), chosen.to(embeds.dtype))
+        prepared["inputs_embeds"] = embeds
         is_read = self.read_positions(batch)
         if self.as_prefix:
             prepared |= prefix_inputs(self._model.model, is_pool, is_read, self.prefix_strength)
@@ -411,7 +466,8 @@ class PromptPoolTemplate(SoftTemplate):
         return attended & self._stays_without_pool(batch) if self.as_prefix else attended
 
     def _stays_without_pool(self, batch: Mapping[str, Any]) -> Tensor:
-        stays = ~self._pool_positions(batch)
+        self._pool_positions(batch)  # checks that it stands there whole
+        stays: Tensor = batch["soft_token_ids"] <= 0
         return stays & (batch["loss_ids"] <= 0) if self.features == "mean" else stays
 
     def without_pool(self, batch: Mapping[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
@@ -438,7 +494,7 @@ class PromptPoolTemplate(SoftTemplate):
                 "The batch has no 'soft_token_ids': it was not wrapped by this template. Build the "
                 "PromptDataLoader with template=<this PromptPoolTemplate>."
             )
-        is_pool: Tensor = ids > 0
+        is_pool: Tensor = (ids > 0) & (ids <= self.pool.prompt_length)
         lengths = is_pool.sum(dim=1)
         if not bool((lengths == self.pool.prompt_length).all()):
             raise TemplateError(
@@ -451,6 +507,11 @@ class PromptPoolTemplate(SoftTemplate):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the template (JSON) and its pool (safetensors) to a folder, without the language model."""
+        if self.soft_tokens is not None:
+            raise TemplateError(
+                'A saved pool has no place for the tokens of {"soft"}. Keep template.state_dict(), which has both, or '
+                'learn a template text with {"pool"} alone.'
+            )
         base_model = getattr(self._model.model.config, "_name_or_path", "")
         read_by = {name: getattr(self, name) for name in READ_BY}
         write_pool_files(Path(folder), self.pool, self.template_text, base_model, read_by)
@@ -575,6 +636,8 @@ class DiscreteTemplate(PromptPoolTemplate):
     def on_text_set(self) -> None:
         """Lay the text out, and take the pool's positions away again."""
         super().on_text_set()
+        if self.soft_tokens is not None:
+            raise TemplateError('A method that tunes no prompt has no use for {"soft"} in its template text.')
         self.text = self._pieces = [piece for piece in self._pieces or [] if "pool" not in piece]
 
     def process_batch(self, batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from openprompt_meta.config.loading import load_config, shipped_yamls
 from openprompt_meta.config.schema import RunConfig, component_sections, describe
 from openprompt_meta.html_templates import render_html
 from openprompt_meta.report.figures.comparison import Baselines
@@ -20,9 +21,10 @@ _CLASSES = {"test": "test", "valid": "validation"}
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a reader asks first, answered in words."""
+    """What a reader asks first, answered in words; ``behind`` is said before, if no training at all is better."""
 
     label: str
+    behind: str
     how_good: str
     against_what: str
     on_what: str
@@ -41,6 +43,7 @@ def summarise_run(run: FinishedRun, baselines: Baselines | None) -> RunSummary:
     interval = "?" if accuracy.interval is None else f"{100 * accuracy.interval:.2f}"
     return RunSummary(
         label=run.label,
+        behind=_behind(baselines),
         how_good=f"{100 * accuracy.mean:.2f} ± {interval} %",
         against_what=_against(run, baselines),
         on_what=(
@@ -53,42 +56,72 @@ def summarise_run(run: FinishedRun, baselines: Baselines | None) -> RunSummary:
     )
 
 
+def _behind(baselines: Baselines | None) -> str:
+    if baselines is None:
+        return ""
+    gain = baselines.gain_over(baselines.best)
+    if gain.mean >= 0 or gain.interval is None or -gain.mean <= gain.interval:
+        return ""
+    return f"Training has not paid off here: {baselines.best}, which needs none, is better."
+
+
 def _against(run: FinishedRun, baselines: Baselines | None) -> str:
     chance = f"chance is {100 / run.config.meta.way:.0f} %"
     if baselines is None:
         return chance
     name = baselines.best
-    other, gain = summarise_tasks(baselines.without_training[name]), baselines.gain_over(name)
-    return f"{name}, which needs no training: {other} % on the first {other.tasks} tasks, {_verdict(gain)}; {chance}"
+    own, other = summarise_tasks(baselines.run), summarise_tasks(baselines.without_training[name])
+    return (
+        f"on the same {own.tasks} tasks (seed {baselines.seed}) this run has {own} %, and {name}, which needs no "
+        f"training, {other} %: {_verdict(baselines.gain_over(name))}; {chance}"
+    )
 
 
 def _verdict(gain: TasksSummary) -> str:
     points = f"{100 * abs(gain.mean):.2f}"
+    half = "" if gain.interval is None else f" ± {100 * gain.interval:.2f}"
+    said = f"{'better' if gain.mean > 0 else 'worse'} by {points}{half} points" if gain.mean else "no difference"
     if gain.interval is None or abs(gain.mean) <= gain.interval:
-        return f"a difference of {points} points that cannot be told from chance"
-    half = f"± {100 * gain.interval:.2f}"
-    return f"the run is {points} {half} points {'better' if gain.mean > 0 else 'worse'} on the same tasks"
+        return f"{said}, which cannot be told from chance"
+    return said
 
 
 # -- what was set otherwise than in the paper -------------------------------------------------------------------------
 
 # Where a run was, not what it did.
-_PLACES = ("run.folder", "run.tensorboard", "run.checkpoint_every", "run.device", "run.threads", "dataset.path")
+_PLACES = (
+    "dataset.path",
+    "run.folder",
+    "run.loggers",
+    "run.tensorboard",
+    "run.checkpoint_every",
+    "run.device",
+    "run.threads",
+)
+
+
+def paper_configuration(config: RunConfig) -> RunConfig:
+    """What the paper sets for the data set of a run: the YAML that ships for it; else the configuration's defaults.
+
+    The paper has 1 and 5 shots; other numbers are compared with 5.
+    """
+    name = f"{config.dataset.name}/{1 if config.meta.shot == 1 else 5}shot-bert"
+    return load_config(shipped_yamls()[name]) if name in shipped_yamls() else RunConfig()
 
 
 def differences_from_paper(configs: Sequence[RunConfig]) -> list[list[str]]:
     """Keys that some run set otherwise than the paper: key, the paper's value, each run's value.
 
-    The paper's values are the defaults of the configuration; where the paper says nothing, so is ours.
+    The paper's values are those of :func:`paper_configuration`; where the paper says nothing, it is ours.
     """
-    paper = RunConfig()
+    papers = [paper_configuration(config) for config in configs]
     rows = []
     for key in describe():
         values = [config.value_at(key.path) for config in configs]
-        default = paper.value_at(key.path)
-        if key.path in _PLACES or _is_idle(key.section, configs) or all(value == default for value in values):
+        theirs = [paper.value_at(key.path) for paper in papers]
+        if key.path in _PLACES or _is_idle(key.section, configs) or values == theirs:
             continue
-        rows.append([key.path, *map(_shown, [default, *values])])
+        rows.append([key.path, " / ".join(dict.fromkeys(map(_shown, theirs))), *map(_shown, values)])
     return rows
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from openprompt_meta.compat.versions import command_for_extra
 from openprompt_meta.errors import CompatibilityError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def styled() -> Iterator[None]:
     except ImportError:
         raise CompatibilityError(
             "Figures and reports are drawn by matplotlib, which is not installed here. Install it with: "
-            'pip install "openprompt_meta[report]" (or pip install matplotlib).'
+            f"{command_for_extra('report')}"
         ) from None
     with matplotlib.rc_context(_STYLE):
         yield

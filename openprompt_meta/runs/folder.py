@@ -3,19 +3,68 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from filelock import lock_descriptor
 
-from openprompt_meta.errors import RunError
+from openprompt_meta.config.loading import load_config
+from openprompt_meta.config.schema import RunConfig, describe
+from openprompt_meta.errors import OpenPromptMetaError, RunError
 from openprompt_meta.files import read_limited, remove_leftovers, write_atomic
 
 logger = logging.getLogger(__name__)
+
+
+# Longer names are of no use to a reader, and file systems end at 255.
+_LONGEST_NAME = 100
+
+
+def default_run_folder(config: RunConfig, name: str, overrides: Sequence[str] = ()) -> Path:
+    """``runs/DATA SET/NAME``, told apart from what else is run under that name.
+
+    Overrides of the command line stand behind the name. Where another configuration has been run in that folder, as
+    after a line of the YAML was changed, the keys in which this one differs stand there too, and that is logged. The
+    same configuration finds its folder again.
+    """
+    stated = [one for one in overrides if not one.startswith("run.folder=")]
+    folder = Path("runs") / config.dataset.name / _name_with(name, stated)
+    held = _configuration_in(folder)
+    if held is None or held == config:
+        return folder
+    differing = [
+        f"{key.path}={config.value_at(key.path)}"
+        for key in describe()
+        if config.value_at(key.path) != held.value_at(key.path)
+    ]
+    other = folder.with_name(_name_with(name, [*stated, *(one for one in differing if one not in stated)]))
+    logger.warning("%s holds a run with other settings; this one goes to %s.", folder, other)
+    return other
+
+
+def _name_with(name: str, settings: Sequence[str]) -> str:
+    full = "-".join([name, *(re.sub(r"[^\w.=-]+", "_", one).strip("_") for one in settings)])
+    if len(full) <= _LONGEST_NAME:
+        return full
+    digest = hashlib.sha256("\n".join(settings).encode("utf-8")).hexdigest()[:8]
+    return f"{full[: _LONGEST_NAME - 9]}-{digest}"
+
+
+def _configuration_in(folder: Path) -> RunConfig | None:
+    """What was run in a folder; ``None`` if that is nothing, or cannot be read: the run itself will say so."""
+    file = RunFolder(folder).config_file
+    if not file.is_file():
+        return None
+    try:
+        return load_config(file)
+    except OpenPromptMetaError:
+        return None
 
 
 class RunFolder:

@@ -1,4 +1,4 @@
-"""The process of a run: its log, TensorBoard events, threads, memory, and a request to stop."""
+"""The process of a run: its log, threads, memory, and a request to stop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
 
 from openprompt_meta.errors import printable
 from openprompt_meta.progress import write_above
@@ -76,36 +75,6 @@ class _PatientFileHandler(logging.FileHandler):
     def close(self) -> None:
         with suppress(OSError):  # what could not be written cannot be flushed either
             super().close()
-
-
-# -- TensorBoard events, on request -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def tensorboard_writer(folder: Path, wanted: bool, done: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that writes a record's numbers as TensorBoard scalars under its kind, or does nothing.
-
-    Args:
-        folder: of the seed.
-        wanted: whether to write anything.
-        done: iterations that a resumed run does not do again; later ones replace what an earlier try wrote.
-    """
-    if not wanted:
-        yield lambda record: None
-        return
-    from tensorboardX import SummaryWriter
-
-    writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
-
-    def write(record: dict[str, Any]) -> None:
-        for name, value in record.items():
-            if isinstance(value, float):
-                writer.add_scalar(f"{record['kind']}/{name}", value, record["iteration"])
-
-    try:
-        yield write
-    finally:
-        writer.close()
 
 
 # -- SIGINT and SIGTERM as a request to stop at the next good moment --------------------------------------------------

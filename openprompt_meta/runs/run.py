@@ -28,14 +28,8 @@ from openprompt_meta.progress import progress_bar
 from openprompt_meta.runs.checkpoint import load_pool, read_progress
 from openprompt_meta.runs.evaluation import Interrupted, evaluate_tasks, summarise_seeds
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.runs.process import (
-    Overdue,
-    StopRequest,
-    keep_freed_memory,
-    log_file,
-    set_threads,
-    tensorboard_writer,
-)
+from openprompt_meta.runs.loggers import Logged, check_loggers, logged_to
+from openprompt_meta.runs.process import Overdue, StopRequest, keep_freed_memory, log_file, set_threads
 from openprompt_meta.runs.training import Training
 from openprompt_meta.version import __version__
 
@@ -117,6 +111,7 @@ class Run:
 
     def _train(self, stop: StopRequest) -> dict[str, Any] | None:
         self._require_same_config()
+        check_loggers(self.config.run.all_loggers)
         dataset, loaded = self._load()
         for seed in self.config.run.seeds:
             method = build_method(self.config, loaded, dataset, seed, self.show_progress)
@@ -156,7 +151,8 @@ class Run:
             folder.create()
             return True
         done = read_progress(folder.last_checkpoint).iteration if folder.last_checkpoint.exists() else 0
-        with tensorboard_writer(folder.path, self.config.run.tensorboard, done) as on_record:
+        logged = Logged.of(self.config, folder.path, seed, done)
+        with logged_to(self.config.run.all_loggers, logged) as on_record:
             finished = Training(
                 method,
                 method.learner,

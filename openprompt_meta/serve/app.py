@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import io
 import logging
+import tempfile
+import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from time import perf_counter
 from typing import Any
 
@@ -32,6 +35,9 @@ from openprompt_meta.version import __version__
 # What texts, classes or words of the right shape can lead to; anything else is a fault of the service.
 _FAULTS_OF_THE_REQUEST = (DataError, NotFiniteError, TemplateError, VerbalizerError)
 
+# Examples that are left out one by one at most: some seconds.
+_LEFT_OUT = 100
+
 logger = logging.getLogger(__name__)
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -43,6 +49,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"model": api.ErrorAnswer, "description": "too much is under way; try again soon"},
     507: {"model": api.ErrorAnswer, "description": "the disk does not take it"},
 }
+_ZIP: dict[str, Any] = {"content": {"application/zip": {}}, "description": "the zip file"}
 
 
 def build_app(
@@ -130,7 +137,15 @@ class _Service:
             forgotten = self.tasks.add(task)
             if kept is not None:
                 await self._on_disk(lambda: kept.remove(*forgotten))
-        return api.FitAnswer(task=_described(task), seconds=perf_counter() - began, forgotten=forgotten)
+        seconds, left_out = perf_counter() - began, None
+        if request.leave_one_out:
+            found = await self.fits.run(partial(task.classifier.leave_one_out, _LEFT_OUT))
+            left_out = None if found is None else api.LeaveOneOut(right=found[0], examples=found[1])
+        return api.FitAnswer(task=_described(task), seconds=seconds, forgotten=forgotten, leave_one_out=left_out)
+
+    async def download(self, name: str) -> bytes:
+        task = self._asked(name)
+        return await asyncio.to_thread(_zipped, task.classifier)
 
     async def forget(self, name: str) -> None:
         async with self._changing:
@@ -223,6 +238,13 @@ def _add_api(app: FastAPI, service: _Service) -> None:
         """The tasks that can be asked."""
         return api.TasksAnswer(tasks=[_described(task) for task in service.tasks.all()])
 
+    @app.get("/tasks/{name}/classifier", responses={**_REFUSALS, 200: _ZIP}, response_class=Response)
+    async def download(name: str) -> Response:
+        """The classifier of a task as a zip file, whose folder ``MetaPromptClassifier.from_pretrained`` loads."""
+        content = await service.download(name)
+        headers = {"Content-Disposition": 'attachment; filename="classifier.zip"'}
+        return Response(content, media_type="application/zip", headers=headers)
+
     @app.delete("/tasks/{name}", responses=_REFUSALS)
     async def forget(name: api.TaskName) -> api.ForgetAnswer:
         """Delete a task."""
@@ -276,6 +298,18 @@ def _add_refusals(app: FastAPI) -> None:
 
 async def _refused_by_the_classifier(request: Request, error: Exception) -> Response:
     return refusal_response(Refusal(409, str(error)))
+
+
+def _zipped(classifier: MetaPromptClassifier) -> bytes:
+    """What ``save_pretrained`` writes, in a folder ``classifier`` of a zip file."""
+    content = io.BytesIO()
+    with tempfile.TemporaryDirectory(prefix="openprompt_meta-") as made:
+        folder = Path(made) / "classifier"
+        classifier.save_pretrained(folder)
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."):
+                archive.write(file, Path("classifier") / file.relative_to(folder))
+    return content.getvalue()
 
 
 def _described(task: ServedTask) -> api.TaskAnswer:

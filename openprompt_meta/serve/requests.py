@@ -197,6 +197,9 @@ class FitRequest(_Request):
         None, description="words that stand for a class, or a sentence that describes it, in place of its name"
     )
     replace: bool = Field(False, description="replace a task that has this name")
+    leave_one_out: bool = Field(
+        False, description="classify examples by all the others too, up to a hundred, and say how many come out right"
+    )
 
 
 class ErrorAnswer(BaseModel):
@@ -268,12 +271,22 @@ class TasksAnswer(BaseModel):
     tasks: list[TaskAnswer]
 
 
+class LeaveOneOut(BaseModel):
+    """How the examples are classified by all the others."""
+
+    right: int = Field(description="examples that are classified rightly")
+    examples: int = Field(description="examples that were left out, each once")
+
+
 class FitAnswer(BaseModel):
     """The new task."""
 
     task: TaskAnswer
     seconds: float = Field(description="time that the fit took")
     forgotten: list[str] = Field(description="tasks that left to make room, those used longest ago")
+    leave_one_out: LeaveOneOut | None = Field(
+        None, description="if it was asked for; null where a class has fewer than two examples, or it cannot be had"
+    )
 
 
 class ForgetAnswer(BaseModel):

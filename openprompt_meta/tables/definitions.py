@@ -327,12 +327,22 @@ def table_named(name: str) -> Table:
     return TABLES[name]
 
 
+def row_name(table: Table, given: str) -> str:
+    """The name of the row that is called so, or that prints this; :class:`ConfigError` if there is none."""
+    names = {row.name: row.name for row in table.rows}
+    names |= {row.label.casefold(): row.name for row in table.rows} | {
+        row.name.casefold(): row.name for row in table.rows
+    }
+    found = names.get(given) or names.get(given.strip().casefold())
+    if found is None:
+        raise ConfigError(
+            f"The table {table.name} has no row {given!r}; it has {', '.join(row.name for row in table.rows)}."
+            + did_you_mean(given, [*names, *(row.label for row in table.rows)])
+        )
+    return found
+
+
 def rows_of(table: Table, names: tuple[str, ...] | None) -> tuple[TableRow, ...]:
-    """The rows of those names, in the table's order; all of them for ``None``. :class:`ConfigError` for others."""
-    known = {row.name: row for row in table.rows}
-    for name in names or ():
-        if name not in known:
-            raise ConfigError(
-                f"The table {table.name} has no row {name!r}; it has {', '.join(known)}." + did_you_mean(name, known)
-            )
-    return tuple(row for row in table.rows if names is None or row.name in names)
+    """The rows of those names or labels in the table's order, all of them for ``None``; :class:`ConfigError` else."""
+    wanted = None if names is None else {row_name(table, name) for name in names}
+    return tuple(row for row in table.rows if wanted is None or row.name in wanted)

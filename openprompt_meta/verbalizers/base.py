@@ -60,6 +60,16 @@ class EpisodicVerbalizer(Verbalizer):
         """What of it is learned across tasks, if it has any such thing."""
         return None
 
+    @property
+    def group_parameters_1(self) -> list[nn.Parameter]:
+        """OpenPrompt's: what of the language model's head belongs to the verbalizer. Here that is nothing."""
+        return []
+
+    @property
+    def group_parameters_2(self) -> list[nn.Parameter]:
+        """OpenPrompt's: what the verbalizer itself learns; empty for one without parameters."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
     def clone(self) -> EpisodicVerbalizer:
         """A verbalizer like this one for another task, sharing the language model, its tokenizer and the scalars."""
         shared = [part for part in (self.tokenizer, self.scalars) if part is not None]

@@ -119,6 +119,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
     """
 
     hand_crafted: ManualVerbalizer | NameVerbalizer | None
+    _words: ManualVerbalizer | None = None  # what label words say of logits where they do not contribute
 
     def __init__(
         self,
@@ -151,6 +152,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
         elif mix_lambda < 1.0:
             require_vocabulary_head(model, f"{type(self).__name__} with mix_lambda = {mix_lambda}")
             self.hand_crafted = ManualVerbalizer(tokenizer, classes, num_classes, label_words, aggregation=aggregation)
+        self._given_words = label_words
 
     @property
     def scalars(self) -> LearnedScalars:
@@ -189,8 +191,67 @@ class MixedVerbalizer(EpisodicVerbalizer):
     def begin_task(self, classes: Sequence[str], label_words: LabelWords | None = None) -> None:
         """Take the classes of a task, and their label words if hand-crafted words contribute."""
         self._take_classes(classes)
+        self._given_words, self._words = label_words, None
         if self.hand_crafted is not None:
             self.hand_crafted.begin_task(classes, label_words)
+
+    # -- what OpenPrompt's scripts ask a verbalizer for ---------------------------------------------------------------
+
+    @property
+    def label_words(self) -> list[list[str]]:
+        """The label words, with the space before them, as OpenPrompt's ``ManualVerbalizer`` keeps them."""
+        words: list[list[str]] = self._reading_words().label_words
+        return words
+
+    @label_words.setter
+    def label_words(self, label_words: LabelWords | None) -> None:
+        self._given_words, self._words = label_words, None
+        if isinstance(self.hand_crafted, ManualVerbalizer):
+            self.hand_crafted.label_words = label_words
+
+    @property
+    def label_words_ids(self) -> Tensor:
+        """Token ids of the label words, ``[C, W, T]``, as of OpenPrompt's ``ManualVerbalizer``."""
+        ids: Tensor = self._reading_words().label_words_ids
+        return ids
+
+    def process_logits(self, logits: Tensor, **kwargs: Any) -> Tensor:
+        """What the label words alone say of vocabulary logits ``[B, V]``: log-probabilities ``[B, C]``.
+
+        A text is classified by :meth:`process_outputs`, which reads features; words contribute to that below λ = 1.
+        """
+        return self._reading_words().process_logits(logits)
+
+    def _reading_words(self) -> ManualVerbalizer:
+        if isinstance(self.hand_crafted, ManualVerbalizer):
+            return self.hand_crafted
+        if self._given_words is None or self.num_classes is None:
+            raise VerbalizerError(
+                f"{type(self).__name__} was given no label words, so it has no label_words_ids and makes nothing of "
+                "vocabulary logits. Give label_words if your script asks for them; to classify, it reads features."
+            )
+        if self._words is None:
+            words = ManualVerbalizer(self.tokenizer, self.classes, self.num_classes, self._given_words)
+            object.__setattr__(self, "_words", words)  # unregistered: nothing of it is saved or moved
+        assert self._words is not None  # noqa: S101 - for the type checker
+        return self._words
+
+    def register_calibrate_logits(self, logits: Tensor) -> None:
+        """OpenPrompt's: divide predictions by that for ``logits``, what :meth:`gather_outputs` gave without content.
+
+        For a verbalizer that reads features it is a mean of features ``[d_o]``.
+
+        Raises:
+            VerbalizerError: hand-crafted words contribute that the head predicts, and two things would be calibrated.
+        """
+        if self.needs_vocabulary_head:
+            raise VerbalizerError(
+                f"{type(self).__name__} with mix_lambda below 1 reads features and words; only one of the two can be "
+                "calibrated. Take manual_verbalizer, or mix_lambda: 1."
+            )
+        super().register_calibrate_logits(logits)
+
+    # -- prediction ---------------------------------------------------------------------------------------------------
 
     def detach_fit(self) -> None:
         """Let no gradient flow through the hand-crafted part's names either."""
@@ -218,7 +279,12 @@ class MixedVerbalizer(EpisodicVerbalizer):
                 f"{type(self).__name__} reads one [MASK] a text; got hidden states of shape "
                 f"{list(features.shape)}. Use a template with exactly one mask."
             )
-        return self.log_probabilities(features, logits)
+        predicted = self.log_probabilities(features, logits)
+        without_content: Tensor | None = getattr(self, "_calibrate_logits", None)
+        if without_content is None:
+            return predicted
+        expected = self.log_probabilities(without_content.unsqueeze(0).to(features), None)  # [1, C]
+        return (predicted - expected).log_softmax(dim=-1)
 
     def log_probabilities(self, features: Tensor, logits: Tensor | None) -> Tensor:
         """The mixed prediction ``[B, C]`` for features ``[B, d_o]`` and vocabulary logits ``[B, V]``."""

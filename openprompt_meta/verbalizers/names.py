@@ -30,6 +30,12 @@ def mean_by_class(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     return means
 
 
+_READS_WORDS = (
+    "NameVerbalizer has the words of the classes read as texts, so its words {} at the [MASK]. Drop the line from the "
+    "script, or take manual_verbalizer, which needs a vocabulary head."
+)
+
+
 class NameVerbalizer(EpisodicVerbalizer):
     """``P(y | x) = softmax_y(ρ · cos(n_y, h(x)))``, with n_y the features of the class's words read as a text.
 
@@ -96,6 +102,23 @@ class NameVerbalizer(EpisodicVerbalizer):
         """Keep the names' features, but let no gradient flow through them from here on."""
         if self._names.value is not None:
             self._names.value = self._names.value.detach()
+
+    @property
+    def label_words_ids(self) -> Tensor:
+        """OpenPrompt's scripts ask for it; there is none.
+
+        Raises:
+            VerbalizerError: always.
+        """
+        raise VerbalizerError(_READS_WORDS.format("have no label_words_ids"))
+
+    def process_logits(self, logits: Tensor, **kwargs: Any) -> Tensor:
+        """OpenPrompt's scripts ask for it; vocabulary logits mean nothing here.
+
+        Raises:
+            VerbalizerError: always.
+        """
+        raise VerbalizerError(_READS_WORDS.format("make nothing of vocabulary logits"))
 
     def gather_outputs(self, outputs: Any) -> Tensor:
         """Hidden states; names are read anew if they are to be."""

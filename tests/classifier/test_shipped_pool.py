@@ -125,7 +125,7 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fit", "--data", str(tmp_path / "few.csv"), "--out", str(tmp_path / "made")]) == 0
     shown = capsys.readouterr().out
     assert "4 classes from 12 examples" in shown
-    assert "Head: class means with names" in shown
+    assert "Decided by class means with names" in shown
     assert MetaPromptClassifier.from_pretrained(tmp_path / "made").predict(texts[:1])[0] == labels[0]
     (tmp_path / "asked.csv").write_text(f'text\n"{texts[0]}"\n"xqzw blorp"\n', encoding="utf-8")
     command = ["predict", str(tmp_path / "made"), str(tmp_path / "asked.csv"), "--out", str(tmp_path / "done.csv")]
@@ -174,3 +174,21 @@ def test_a_run_goes_on_from_it() -> None:
     wide = config.with_values({"prompt_pool_template.num_prompts": 3})
     with pytest.raises(TemplateError, match=r"has num_prompts = 1; asked for is num_prompts = 3"):
         build_method(wide, load_language_model(wide), open_dataset(wide.dataset), seed=0)
+
+
+@pytest.mark.real_encoder
+def test_leave_one_out_is_what_fitting_without_each_example_gives() -> None:
+    texts = ["will it rain", "how cold is it", "play some jazz", "next song", "it is cold music", "rain song"]
+    labels = ["weather", "weather", "music", "music", "music", "weather"]
+    classifier = MetaPromptClassifier().fit(texts, labels)
+    right = 0
+    for left in range(len(texts)):
+        others = [i for i in range(len(texts)) if i != left]
+        again = MetaPromptClassifier().fit([texts[i] for i in others], [labels[i] for i in others])
+        right += again.predict([texts[left]])[0] == labels[left]
+    assert classifier.leave_one_out() == (right, len(texts))
+    found = classifier.leave_one_out(most=4)
+    assert found is not None
+    assert found[1] == 4
+    assert MetaPromptClassifier().fit(texts[:3], labels[:3]).leave_one_out() is None
+    assert MetaPromptClassifier(inner_steps=1).fit(texts, labels).leave_one_out() is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from openprompt_meta.cli import main
 from openprompt_meta.compat import doctor
 from openprompt_meta.compat.bridge import bridged_names
-from openprompt_meta.compat.versions import REQUIREMENTS
+from openprompt_meta.compat.versions import REQUIREMENTS, command_for_extra
+from openprompt_meta.errors import CompatibilityError
 from tests.helpers.interpreters import pretend
 
 LEARN2LEARN = "pip install --no-deps --config-settings=--build-option=build_ext learn2learn==0.2.0"
@@ -91,3 +93,68 @@ def test_an_import_that_fails_is_reported_with_its_error(monkeypatch: pytest.Mon
     assert report.exit_code == 1
     assert finding.remedy == "pip install yacs"
     assert "No module named 'yacs'" in finding.note
+
+
+# -- `doctor --fix` ---------------------------------------------------------------------------------------------------
+
+
+def _lacking(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setattr(doctor, "installed_version", pretend(package, None))
+
+
+def test_the_commands_are_shown_and_nothing_runs_without_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _lacking(monkeypatch, "learn2learn")
+    for answer in (["n"], []):
+        monkeypatch.setattr("builtins.input", lambda question, left=answer: left.pop() if left else _nobody())
+        assert main(["doctor", "--fix"]) == 1
+        printed = capsys.readouterr().out
+        assert f"  {sys.executable} -m {LEARN2LEARN}\n" in printed
+        assert printed.endswith("Nothing was changed.\n")
+
+
+def _nobody() -> str:
+    raise EOFError
+
+
+def test_where_nothing_is_wrong_nothing_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--fix"]) == 0
+    assert "would be run" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_is_agreed_to_is_run_by_this_interpreter_and_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _lacking(monkeypatch, "rouge")  # which is there: pip has nothing to fetch
+    assert main(["doctor", "--fix", "--yes"]) == 0
+    printed = capfd.readouterr().out
+    assert f"$ {sys.executable} -m pip install rouge" in printed
+    assert "Requirement already satisfied: rouge" in printed
+    assert printed.endswith("All is well.\n")
+
+
+def test_a_command_that_fails_ends_the_repair(capfd: pytest.CaptureFixture[str]) -> None:
+    fails, never = [sys.executable, "-c", "raise SystemExit(3)"], [sys.executable, "-c", "print('ran')"]
+    with pytest.raises(CompatibilityError, match="those after it were not run"):
+        doctor.repair([fails, never])
+    assert "\nran" not in capfd.readouterr().out
+
+
+def test_an_interpreter_without_pip_is_served_by_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    _lacking(monkeypatch, "learn2learn")
+    report = doctor.examine()
+    real = doctor.importlib.util.find_spec
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "pip" else real(name))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: "/bin/uv" if name == "uv" else None)
+    (command,) = doctor.repair_commands(report)
+    assert command == ["/bin/uv", "pip", "install", "--python", sys.executable, *LEARN2LEARN.split()[2:]]
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    with pytest.raises(CompatibilityError, match="has no pip, and there is no uv"):
+        doctor.repair_commands(report)
+
+
+def test_extras_are_named_by_what_they_install() -> None:
+    assert command_for_extra("serve") == "pip install fastapi uvicorn"
+    assert command_for_extra("nothing") == "pip install '.[nothing]' in a checkout"

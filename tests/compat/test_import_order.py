@@ -123,3 +123,71 @@ def test_importing_ours_again_installs_no_second_finder() -> None:
         "print(len(sys.meta_path) - before)\n"
     )
     assert out == "0"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import openprompt_meta",
+        "import transformers, openprompt_meta",
+        "import openprompt_meta, transformers",
+        "import openprompt_meta, transformers.processing_utils",
+        "import openprompt_meta, openprompt",
+    ],
+)
+def test_adamw_is_found_in_transformers_whatever_is_imported_before(before: str) -> None:
+    out = run_python(
+        f"{before}\n"
+        "from transformers import AdamW, get_linear_schedule_with_warmup\n"
+        "import openprompt.trainer, transformers, torch\n"
+        "print(AdamW is transformers.AdamW, openprompt.trainer.AdamW is AdamW)\n"
+        "print(AdamW([torch.nn.Parameter(torch.ones(1))], lr=1e-3).param_groups[0]['weight_decay'])\n"
+        "print(hasattr(transformers, 'AdamZ'), hasattr(transformers.models, 'AdamW'))\n"
+    )
+    assert out.split() == ["True", "True", "0.0", "False", "False"]
+
+
+def test_transformers_is_asked_before_the_stand_in() -> None:
+    out = run_python(
+        "import transformers\n"
+        "transformers.AdamW = object\n"
+        "import openprompt_meta\n"
+        "from transformers import AdamW\n"
+        "print(AdamW is object)\n"
+    )
+    assert out == "True"
+
+
+def test_importing_transformers_after_ours_does_not_load_torch() -> None:
+    lone = run_python("import sys, transformers; print('torch' in sys.modules)")
+    assert run_python("import sys, openprompt_meta, transformers; print('torch' in sys.modules)") == lone
+
+
+def test_learn2learn_is_imported_without_gym_and_torchvision() -> None:
+    out = run_python(
+        "import sys\n"
+        "sys.modules['gym'] = sys.modules['torchvision'] = None\n"
+        "import openprompt_meta\n"
+        "import learn2learn as l2l, torch\n"
+        "model = torch.nn.Linear(2, 1)\n"
+        "learner = l2l.algorithms.MAML(model, lr=0.1).clone()\n"
+        "learner.adapt(learner(torch.ones(3, 2)).square().mean())\n"
+        "tasks = l2l.data.Taskset(l2l.data.MetaDataset([(0, 0), (1, 1)]))\n"
+        "print(len(l2l.data.MetaDataset([(0, 0), (1, 1)]).labels), l2l.nn.Flatten, l2l.optim.LearnableOptimizer)\n"
+        "print(l2l.clone_module(model).weight.requires_grad, l2l.__version__, hasattr(l2l, 'nothing'))\n"
+        "from learn2learn.algorithms import MetaSGD\n"
+        "for part in ('vision', 'gym'):\n"
+        "    try:\n"
+        "        getattr(l2l, part)\n"
+        "    except ImportError as error:\n"
+        "        print(type(error).__name__, error)\n"
+        "from openprompt_meta.compat.maml import load_maml\n"
+        "print(load_maml() is l2l.algorithms.MAML)\n"
+    )
+    lines = out.splitlines()
+    assert lines[0].startswith("2 <class 'learn2learn.nn.misc.Flatten'>")
+    assert lines[1] == "True 0.2.0 False"
+    assert lines[2].startswith("CompatibilityError learn2learn.vision cannot be imported: torchvision")
+    assert lines[3].startswith("CompatibilityError learn2learn.gym cannot be imported: gym")
+    assert "algorithms, data, nn and optim work without it" in lines[3]
+    assert lines[4] == "True"

@@ -83,14 +83,14 @@ def test_the_command_lists_them_with_what_they_are(capsys: pytest.CaptureFixture
     assert all(line.split(maxsplit=1)[1].endswith((".", ")", "`.")) for line in lines)
 
 
-def test_the_folder_of_a_run_is_named_after_the_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_run_is_named_after_the_yaml_and_the_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     from openprompt_meta.cli import runs
 
     folders = []
     monkeypatch.setattr(runs, "_carry_out", lambda options, config, folder: folders.append(folder) or 0)
     for given in ("hwu64/5shot-minilm", "hwu64/5shot-minilm.yaml", ROOT / "yamls/hwu64/5shot-minilm.yaml"):
         assert main(["train", str(given), "meta.iterations=1"]) == 0
-    assert set(folders) == {Path("runs/hwu64/5shot-minilm")}
+    assert set(folders) == {Path("runs/hwu64/5shot-minilm-meta.iterations=1")}
 
 
 def test_an_installed_package_has_them_inside(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

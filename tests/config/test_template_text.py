@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import string
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from openprompt.prompts import ManualTemplate
 
 from openprompt_meta.config.template_text import check_pieces, parse_template_text
-from openprompt_meta.errors import TemplateError
+from openprompt_meta.config.validation import config_from_mapping
+from openprompt_meta.errors import ConfigError, TemplateError
 from tests.helpers.prompts import PAPER_LAYOUT
 
 pytestmark = pytest.mark.prompts
@@ -123,8 +126,11 @@ def test_braces_and_escapes_inside_quotes_belong_to_the_string():
         ('{"mask"} is what', ["shows the model no text", '{"placeholder": "text_a"}']),
         ('{"placeholder": "text_a"} {"maks"}', ["'maks'", "Did you mean 'mask'?", "Known pieces"]),
         ('{"placeholder": "text_a", "shortenabel": True} {"mask"}', ["Did you mean 'shortenable'?"]),
-        ('{"placeholder": "text_a"} {"soft"} {"mask"}', ["'soft'", "mixed_template"]),
-        ('{"placeholder": "text_a", "post_processing": 1} {"mask"}', ["'post_processing'", "never runs code"]),
+        ('{"placeholder": "text_a"} {"soft": 3} {"mask"}', ["'soft'", "words to start from"]),
+        ('{"placeholder": "text_a"} {"soft", "mask"}', ["soft token does not take", "mask"]),
+        ('{"placeholder": "text_a"} {"soft": None, "duplicate": 0} {"mask"}', ["'duplicate'", "from 1 to 512"]),
+        ('{"placeholder": "text_a", "post_processing": 1} {"mask"}', ["'post_processing'", "never run code"]),
+        ('{"placeholder": "text_a"} {"text": "x", "post_processing": lambda x: x} {"mask"}', ["placeholder or meta"]),
         ('{"placeholder": None} {"mask"}', ["'placeholder' needs a string"]),
         ('{"placeholder": "text_a", "meta": "x"} {"mask"}', ["exactly one of", "['placeholder', 'meta']"]),
         ('{"shortenable": True} {"placeholder": "text_a"} {"mask"}', ["is none"]),
@@ -143,3 +149,69 @@ def test_a_text_that_cannot_be_laid_out_is_refused_with_the_reason(text, says):
         check_pieces(parse_template_text(text))
     for part in says:
         assert part in str(caught.value)
+
+
+# What OpenPrompt's scripts and documentation write, and what Python makes of it.
+LAMBDAS = [
+    'lambda x:x+"."',
+    "lambda s: s[:-1]",
+    "lambda s: s[:1].lower() + s[1:]",
+    "lambda s: s.rstrip(string.punctuation)",
+    "lambda x:x.strip('.')",
+    "\"lambda x:x.strip('.')\"",
+    "lambda text: text.strip()",
+    "lambda x: x.lower()",
+    "lambda x: '<' + x",
+]
+
+
+@pytest.mark.parametrize("written", LAMBDAS)
+@pytest.mark.parametrize("value", ["", ".", "A dog barks!?.", "  Ein Hund. "])
+def test_the_lambdas_of_openprompts_scripts_do_what_python_would(written, value):
+    piece = parse_template_text('{"placeholder": "text_a", "post_processing": ' + written + "}")[0]
+    source = ast.literal_eval(written) if written.startswith('"') else written
+    expected = eval(source, {"string": string})  # noqa: S307 - the oracle
+    assert piece["post_processing"](value) == expected(value)
+    # What it is shown as says the same again.
+    again = parse_template_text('{"placeholder": "text_a", "post_processing": ' + repr(piece["post_processing"]) + "}")
+    assert again[0]["post_processing"] == piece["post_processing"]
+
+
+def test_a_list_is_joined():
+    piece = parse_template_text('{"meta": "context", "post_processing": lambda x: "\\n\\n".join(x)}')[0]
+    assert piece["post_processing"](["a", "b"]) == "a\n\nb"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "lambda x: tripwire(x)",
+        "lambda x: x.strip().lower()",
+        "lambda x, y: x",
+        "lambda x=tripwire(1): x",
+        "lambda *x: x",
+        "lambda y: x",
+        "lambda s: s + TEXT",
+        "lambda string: string.strip(string.punctuation)",
+        "lambda x: f'{tripwire(x)}'",
+        "str.strip",
+        '"tripwire(1)"',
+        '"no python at all"',
+        "lambda x: " + "(" * 5000,
+    ],
+)
+def test_any_other_lambda_is_refused_with_those_that_are_known_and_does_not_run(written, monkeypatch):
+    calls: list[object] = []
+    monkeypatch.setattr(builtins, "tripwire", calls.append, raising=False)
+    with pytest.raises(TemplateError) as caught:
+        parse_template_text('{"placeholder": "text_a", "post_processing": ' + written + "}")
+    assert calls == []
+    if "(" * 5000 not in written:
+        assert "x.rstrip(string.punctuation)" in str(caught.value)
+
+
+def test_a_run_refuses_soft_tokens_which_only_a_script_learns():
+    text = '{"placeholder": "text_a"} {"soft"} {"mask"}'
+    check_pieces(parse_template_text(text))
+    with pytest.raises(ConfigError, match=r'prompt_pool_template\.text: has \{"soft"\}.*Use \{"pool"\}'):
+        config_from_mapping({"prompt_pool_template": {"text": text}})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -164,6 +165,28 @@ def test_the_check_of_a_spoilt_folder_fails_until_the_flaw_is_dropped_or_allowed
     report = json.loads(capsys.readouterr().out)
     assert report["passed"] is False
     assert report["rows"][0]["in_other_splits"] == 1
+
+
+def test_a_file_of_few_examples_is_judged_for_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "few.csv"
+    file.write_text("text,label\nrain,weather\nstorm,weather\nsong,music\nred,label_3\n")
+    assert run("check", str(file)) == 0  # as a set for runs it would have too few classes and texts
+    printed = capsys.readouterr().out
+    assert f"{file}: 4 examples of 3 classes, looked at for `fit`" in printed
+    assert re.search(r"^weather +2  rain$", printed, flags=re.MULTILINE)
+    assert "classes with one example, on which no accuracy can be estimated: 2 (one-example)" in printed
+    assert "class names that say nothing, so that examples alone count: 1 (silent-name)" in printed
+    assert f"next: openprompt-meta fit --data {file} --out my_classifier" in printed
+    assert run("check", str(file), "--for", "runs") == 1
+    assert "class-too-small" in capsys.readouterr().out
+    file.write_text("text,label\nrain,weather\nRain ,music\n")
+    assert run("check", str(file), "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert next(finding["code"] for finding in report["findings"]) == "text-with-two-labels"
+    assert report["classes"] == {"weather": 1, "music": 1}
+    file.write_text("text,label\nrain,weather\nstorm,weather\n")
+    assert run("check", str(file)) == 1
+    assert "too-few-classes" in capsys.readouterr().out
 
 
 def test_a_table_without_splits_is_checked_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,10 @@ import torch
 from torch.nn import functional as F
 
 from openprompt_meta.components import figures
+from openprompt_meta.config.loading import load_config, shipped_yamls
 from openprompt_meta.data.episodes import EpisodeSampler
 from openprompt_meta.errors import RunError
+from openprompt_meta.report.figures.comparison import Baselines
 from openprompt_meta.report.figures.costs import HeldForBackward
 from openprompt_meta.report.figures.label_map import label_distance
 from openprompt_meta.report.figures.learning_curves import moving_mean
@@ -405,9 +407,29 @@ def test_the_summary_says_how_good_against_what_and_how_sure(plain: FinishedRun,
     summary = summarise_run(plain, baselines)
     assert summary.how_good.startswith(f"{100 * fmean(plain.accuracies[0]):.2f} ±")
     assert baselines.best in summary.against_what
+    # Like with like: both figures of the headline are over the baseline's tasks.
+    own, other = (100 * fmean(one) for one in (baselines.run, baselines.without_training[baselines.best]))
+    assert f"on the same {len(baselines.run)} tasks" in summary.against_what
+    assert f"this run has {own:.2f} ±" in summary.against_what
+    assert f"{other:.2f} ±" in summary.against_what
     assert "chance is 33 %" in summary.against_what
     assert "test classes: 3 that were never trained on, 2 examples and 2 queries" in summary.on_what
     assert "what another seed would give is not known" in summary.how_sure
+
+
+@pytest.mark.parametrize(("own", "says"), [(0.9, "better by 20.00"), (0.5, "worse by 20.00"), (0.7, "no difference")])
+def test_the_summary_tells_the_sign_and_says_first_if_the_run_is_behind(
+    plain: FinishedRun, own: float, says: str
+) -> None:
+    jitter = [0.01, -0.01] * 10
+    theirs = [0.7 + noise for noise in jitter]
+    summary = summarise_run(plain, Baselines(0, 1 / 3, [own + 2 * noise for noise in jitter], {"means": theirs}))
+    assert says in summary.against_what
+    assert bool(summary.behind) is (own < 0.7)
+    assert ("means, which needs none, is better" in summary.behind) is (own < 0.7)
+    noisy = summarise_run(plain, Baselines(0, 1 / 3, [own - 0.001, own + 0.001], {"means": [0.0, 1.0]}))
+    assert "cannot be told from chance" in noisy.against_what
+    assert noisy.behind == ""
 
 
 def test_several_seeds_tell_their_deviation(runs_folder: Path) -> None:
@@ -422,3 +444,14 @@ def test_differences_from_the_paper_are_the_keys_that_differ_from_the_defaults(r
     assert rows["verbalizer"] == ("rep_verbalizer", ["rep_verbalizer", "warp_verbalizer"])
     assert "meta.inner_lr" not in rows
     assert "dataset.path" not in rows
+
+
+@pytest.mark.parametrize("name", ["20news", "amazon", "huffpost", "hwu64", "liu54", "reuters"])
+def test_a_run_as_in_the_paper_differs_in_nothing_whatever_the_data_set(name: str) -> None:
+    for shot in (1, 5):
+        config = load_config(shipped_yamls()[f"{name}/{shot}shot-bert"])
+        assert differences_from_paper([config]) == []
+        warp = config.with_values({"verbalizer": "warp_verbalizer"})
+        assert ["verbalizer", "rep_verbalizer", "rep_verbalizer", "warp_verbalizer"] in differences_from_paper(
+            [config, warp]
+        )

@@ -315,12 +315,6 @@ def test_what_was_done_is_in_the_log(config: RunConfig, tmp_path: Path) -> None:
     assert "Iteration 6: validation accuracy" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
-def test_tensorboard_events_are_written_on_request(config: RunConfig, tmp_path: Path) -> None:
-    config = config.with_values({"run.tensorboard": True})
-    Run(config, tmp_path / "run", show_progress=False).train()
-    assert list((tmp_path / "run" / "seed-0" / "tensorboard").glob("events*"))
-
-
 @pytest.mark.real_encoder
 @pytest.mark.slow
 def test_meta_training_on_the_demo_data_helps_on_unseen_classes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -149,6 +149,52 @@ def test_one_class_alone_is_refused_in_words_beside_the_button(
     assert "422" in browser.complaints[0]
 
 
+def test_a_csv_is_shown_as_a_table_learned_and_predictions_and_classifier_are_taken_away(
+    tiny_mlm_folder: Callable[[str], Path], browser: Watched, tmp_path: Path
+) -> None:
+    base = str(tiny_mlm_folder("bert"))
+    start = MetaPromptClassifier(base_model=base, inner_steps=0)
+    file, texts = tmp_path / "few.csv", tmp_path / "texts.csv"
+    file.write_text(
+        'label;text\r\nweather;rain and storm\r\nweather;"the sun; the ""sky"""\r\nsport;a player score\r\n'
+        "sport;good game\r\n",
+        encoding="utf-8-sig",
+    )
+    texts.write_text("text\n=1+1\nrain\n", encoding="utf-8")
+    with running(start) as client:
+        page = browser.open(str(client.base_url))
+        page.get_by_label("Examples from a CSV file").set_input_files(file)
+        rows = page.get_by_role("table", name="What will be learned").get_by_role("row")
+        expect(rows).to_have_count(3)
+        assert rows.nth(1).inner_text().split("\t") == ["weather", "2", "rain and storm"]
+        page.get_by_role("button", name="Learn these classes").click()
+        expect(page.locator("#fit-message")).to_contain_text("Learned 2 classes from 4 examples")
+        expect(page.locator("#fit-message")).to_contain_text(re.compile(r"by all the others: \d of 4 right"))
+        page.get_by_label("Many texts").set_input_files(texts)
+        page.get_by_role("button", name="Classify the file").click()
+        expect(page.locator("#many-message")).to_contain_text("2 texts classified")
+        with page.expect_download() as taken:
+            page.get_by_role("link", name="Download the predictions").click()
+        lines = Path(taken.value.path()).read_text("utf-8").splitlines()
+        assert lines[0] == "text,predicted_label,predicted_probability"
+        assert [line.split(",")[0] for line in lines[1:]] == ["'=1+1", "rain"]
+        asked = client.post("/predict", json={"texts": ["=1+1", "rain"], "task": "my task"}).json()["predictions"]
+        assert [line.split(",")[1] for line in lines[1:]] == [one["label"] for one in asked]
+        with page.expect_download() as taken:
+            page.get_by_role("link", name="Download this classifier").click()
+        shutil.unpack_archive(taken.value.path(), tmp_path / "made", "zip")
+        strange = tmp_path / "strange.csv"
+        strange.write_text("words,label\nrain,a\n", encoding="utf-8")
+        page.get_by_label("Examples from a CSV file").set_input_files(strange)
+        expect(page.locator("#fit-message")).to_have_text(
+            "strange.csv has no column 'text'; its columns are: words, label."
+        )
+    loaded = MetaPromptClassifier.from_pretrained(tmp_path / "made" / "classifier", base_model=base)
+    assert loaded.predict(["=1+1", "rain"]).tolist() == [one["label"] for one in asked]
+    assert loaded.task_.texts == ("rain and storm", 'the sun; the "sky"', "a player score", "good game")
+    assert browser.complaints == []
+
+
 def test_it_can_be_used_by_keyboard_alone(unfitted: MetaPromptClassifier, browser: Watched) -> None:
     with running(unfitted) as client:
         page = browser.open(str(client.base_url))
@@ -160,6 +206,7 @@ def test_it_can_be_used_by_keyboard_alone(unfitted: MetaPromptClassifier, browse
             page.keyboard.insert_text(text)
 
         tab_and_type("keys")
+        page.keyboard.press("Tab")  # past the file
         for name, examples in CLASSES.items():
             tab_and_type(name)
             tab_and_type(examples)

@@ -25,7 +25,7 @@ from openprompt_meta.tables.cells import (
     check_overrides,
     config_digest,
 )
-from openprompt_meta.tables.definitions import TABLES, rows_of, table_named
+from openprompt_meta.tables.definitions import TABLES, row_name, rows_of, table_named
 from tests.helpers.small_runs import small_config, write_data
 
 YAMLS = Path(__file__).parents[2] / "yamls"
@@ -162,3 +162,13 @@ def test_the_methods_without_an_inner_loop_are_run_with_their_authors_optimiser(
     }.get(method, ("adam", 1e-3))
     shorter = TableSettings(overrides=("meta.iterations=7",))
     assert cell_config(row("main-5shot", method), shorter, "huffpost", 5, seed=0).meta.iterations == 7
+
+
+def test_rows_are_known_by_what_they_print() -> None:
+    table = TABLES["main-5shot"]
+    for row in table.rows:
+        for given in (row.name, row.label, row.label.upper()):
+            assert row_name(table, given) == row.name
+        assert rows_of(table, (row.label,)) == (row,)
+    with pytest.raises(ConfigError, match="Did you mean"):
+        row_name(table, table.rows[0].label + "s")

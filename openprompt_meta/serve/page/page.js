@@ -7,6 +7,7 @@ const EXAMPLE = [
   ["music", ["play some jazz", "next song please", "turn the volume up"]],
   ["alarm", ["wake me at seven", "set an alarm for noon", "cancel my alarm"]],
 ];
+const TEXTS_AT_ONCE = 32;
 const EXAMPLE_TEXT = "is it going to snow tonight";
 
 const byId = (id) => document.getElementById(id);
@@ -60,6 +61,74 @@ async function busy(button, label, message, work) {
   }
 }
 
+// -- files of texts: comma, semicolon or tab between columns, as spreadsheets write them ------------------------------
+
+function csvRows(content) {
+  const [head] = content.split("\n", 1);
+  const separator = ["\t", ";", ","].find((sign) => head.includes(sign)) ?? ",";
+  const rows = [];
+  let row = [];
+  let cell = "";
+  let quoted = false;
+  for (let at = 0; at < content.length; at += 1) {
+    const sign = content[at];
+    if (quoted && sign === '"' && content[at + 1] === '"') {
+      cell += '"';
+      at += 1;
+    } else if (sign === '"' && (quoted || cell === "")) {
+      quoted = !quoted;
+    } else if (!quoted && (sign === separator || sign === "\n")) {
+      row.push(cell.replace(/\r$/, ""));
+      cell = "";
+      if (sign === "\n") {
+        rows.push(row);
+        row = [];
+      }
+    } else {
+      cell += sign;
+    }
+  }
+  if (quoted) {
+    throw new Error("A quotation mark in the file is never closed.");
+  }
+  if (cell || row.length) {
+    rows.push([...row, cell.replace(/\r$/, "")]);
+  }
+  return rows.filter((one) => one.some((value) => value.trim()));
+}
+
+async function readTable(input, columns) {
+  const [file] = input.files;
+  if (!file) {
+    throw new Error("Choose a file first.");
+  }
+  let content;
+  try {
+    content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch {
+    throw new Error(`${file.name} is not in UTF-8: save it as "CSV UTF-8".`);
+  }
+  if (file.name.endsWith(".txt")) {
+    return content.split("\n").map((line) => [line.trim()]).filter(([line]) => line);
+  }
+  const [header = [], ...rows] = csvRows(content);
+  const names = header.map((name) => name.trim().toLowerCase());
+  const places = columns.map((name) => names.indexOf(name));
+  const missing = columns.filter((name, index) => places[index] < 0);
+  if (missing.length) {
+    throw new Error(`${file.name} has no column '${missing[0]}'; its columns are: ${header.join(", ") || "none"}.`);
+  }
+  return rows.map((row) => places.map((place) => (row[place] ?? "").trim()));
+}
+
+// A spreadsheet runs a cell that begins like a formula; numbers are none.
+function csvCell(value) {
+  const cell = String(value);
+  const isNumber = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(cell);
+  const plain = /^[=+\-@\t\r]/.test(cell) && !isNumber ? `'${cell}` : cell;
+  return /[",;\t\n\r]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
 // -- classes and their examples --------------------------------------------------------------------------------------
 
 function addClass(name = "", examples = []) {
@@ -69,11 +138,45 @@ function addClass(name = "", examples = []) {
   added.querySelector(".remove").addEventListener("click", () => {
     added.remove();
     numberClasses();
+    showTable();
     byId("add").focus();
   });
   byId("classes").append(added);
   numberClasses();
   return added;
+}
+
+async function fillFromFile() {
+  const rows = (await readTable(byId("labelled"), ["text", "label"])).filter(([text, label]) => text || label);
+  const found = new Map();
+  rows.forEach(([text, label], index) => {
+    if (!label) {
+      throw new Error(`Row ${index + 2} of the file has no label.`);
+    }
+    found.set(label, [...(found.get(label) ?? []), ...(text ? [text.replace(/\s+/g, " ")] : [])]);
+  });
+  byId("classes").replaceChildren();
+  found.forEach((examples, label) => addClass(label, examples));
+  showTable();
+}
+
+// The table that will be learned, as it stands in the fields.
+function showTable() {
+  let classes = {};
+  try {
+    classes = typedClasses();
+  } catch {
+    // said when it is to be learned
+  }
+  const rows = Object.entries(classes).map(([name, examples]) => {
+    const row = document.createElement("tr");
+    const head = element("th", "", name);
+    head.scope = "row";
+    row.append(head, element("td", "", String(examples.length)), element("td", "", examples[0] ?? "by its name alone"));
+    return row;
+  });
+  byId("table-rows").replaceChildren(...rows);
+  byId("table").hidden = !rows.length;
 }
 
 function numberClasses() {
@@ -105,13 +208,20 @@ function typedClasses() {
 
 async function learn() {
   const name = byId("name").value.trim();
-  const answer = await call("POST", "/fit", { name, classes: typedClasses(), replace: fittedHere.has(name) });
+  const classes = typedClasses();
+  const replace = fittedHere.has(name);
+  const answer = await call("POST", "/fit", { name, classes, replace, leave_one_out: true });
   fittedHere.add(answer.task.name);
   await showTasks(answer.task.name);
   clearResult();
   const forgotten = answer.forgotten.length ? ` To make room, ${answer.forgotten.join(", ")} had to go.` : "";
   const count = `${answer.task.classes.length} classes from ${answer.task.examples} examples`;
-  const text = `Learned ${count} in ${answer.seconds.toFixed(1)} s. Now classify a text.${forgotten}`;
+  const left = answer.leave_one_out;
+  const share = left
+    ? ` Each example classified by all the others: ${left.right} of ${left.examples} right.`
+    : " With two examples of every class it could be told how many are classified rightly by the others.";
+  const judged = left || Object.values(classes).some((examples) => examples.length < 2) ? share : "";
+  const text = `Learned ${count} in ${answer.seconds.toFixed(1)} s.${judged} Now classify a text.${forgotten}`;
   say(byId("fit-message"), text, "good");
 }
 
@@ -135,6 +245,8 @@ function showTask() {
   const task = tasks.find((candidate) => candidate.name === byId("task").value);
   byId("task-classes").textContent = task ? `Classes: ${task.classes.join(", ")}` : "";
   byId("forget").disabled = !task || task.served;
+  byId("download").hidden = !task;
+  byId("download").href = task ? `/tasks/${encodeURIComponent(task.name)}/classifier` : "";
 }
 
 async function forget() {
@@ -166,6 +278,7 @@ async function classify() {
   byId("probabilities").replaceChildren(
     ...found.classes.map(({ label, probability }) => bar(label, probability, label === best.label)),
   );
+  byId("attention-part").hidden = found.attention.length < 2; // a single prompt has all of it
   const most = Math.max(...found.attention);
   byId("attention").replaceChildren(
     ...found.attention.map((value, index) => bar(`Prompt ${index + 1}`, value, value === most)),
@@ -173,6 +286,32 @@ async function classify() {
   byId("words").replaceChildren(...found.prompt_words.map(nearWords));
   byId("examples").replaceChildren(...found.nearest_examples.map(nearExample));
   byId("result").hidden = false;
+}
+
+async function classifyFile() {
+  const task = byId("task").value;
+  if (!task) {
+    throw new Error("There is no task yet: teach it your classes first.");
+  }
+  byId("predictions").hidden = true;
+  const texts = (await readTable(byId("texts"), ["text"])).map(([text]) => text).filter(Boolean);
+  if (!texts.length) {
+    throw new Error("There are no texts in the file.");
+  }
+  const lines = ["text,predicted_label,predicted_probability"];
+  for (let from = 0; from < texts.length; from += TEXTS_AT_ONCE) {
+    const part = texts.slice(from, from + TEXTS_AT_ONCE);
+    const { predictions } = await call("POST", "/predict", { texts: part, task });
+    predictions.forEach(({ label, probability }, index) => {
+      lines.push([part[index], label, probability.toFixed(4)].map(csvCell).join(","));
+    });
+    byId("ask-many").textContent = `Classifying … ${Math.min(from + TEXTS_AT_ONCE, texts.length)} of ${texts.length}`;
+  }
+  const link = byId("predictions");
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(new Blob([lines.join("\r\n"), "\r\n"], { type: "text/csv;charset=utf-8" }));
+  link.hidden = false;
+  say(byId("many-message"), `${texts.length} texts classified.`, "good");
 }
 
 function percent(value) {
@@ -219,6 +358,17 @@ byId("classify").addEventListener("submit", (event) => {
   event.preventDefault();
   busy(byId("ask"), "Classifying …", byId("classify-message"), classify);
 });
+byId("many").addEventListener("submit", (event) => {
+  event.preventDefault();
+  busy(byId("ask-many"), "Classifying …", byId("many-message"), classifyFile);
+});
+byId("labelled").addEventListener("change", () => {
+  busy(byId("learn"), "Reading …", byId("fit-message"), fillFromFile);
+});
+byId("labelled").addEventListener("click", () => {
+  byId("labelled").value = ""; // the same file again, changed meanwhile, is read again
+});
+byId("classes").addEventListener("input", showTable);
 byId("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !byId("ask").disabled) {
     event.preventDefault();
@@ -230,6 +380,7 @@ byId("fill").addEventListener("click", () => {
   byId("classes").replaceChildren();
   EXAMPLE.forEach(([name, examples]) => addClass(name, examples));
   byId("text").value = EXAMPLE_TEXT;
+  showTable();
 });
 byId("task").addEventListener("change", () => {
   clearResult();
