@@ -182,11 +182,12 @@ def leave_one_out(base: BaseModel, task: FittedTask, most: int) -> tuple[int, in
         most: examples that are left out at most, of each class in turn, drawn by the task's seed.
 
     Returns:
-        ``None`` where it cannot be had: a class has one example or none, the pool was adapted to the examples, or
-        words are predicted by the vocabulary head, whose logits are not kept.
+        ``None`` where it cannot be had: a class has one example or none, the pool was adapted to the examples, they
+        were left out when it was saved, or words are predicted by the vocabulary head, whose logits are not kept.
     """
     config = task.meta.config
-    if min(task.counts) < 2 or config.meta.inner_steps_eval > 0:
+    kept = len(task.adapted.features) == len(task.labels)
+    if not kept or min(task.counts) < 2 or config.meta.inner_steps_eval > 0:
         return None
     with ONE_AT_A_TIME:
         with base.tokenizing:

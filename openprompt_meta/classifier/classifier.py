@@ -490,7 +490,8 @@ class MetaPromptClassifier(ClassifierMixin, BaseEstimator):
 
         Returns:
             ``None`` where it cannot be had: a class has fewer than two examples, the pool takes inner steps on the
-            examples (that which ships takes none), or words are predicted by a vocabulary head.
+            examples (that which ships takes none), the classifier was saved without its examples, or words are
+            predicted by a vocabulary head.
         """
         task = self._fitted()
         return leave_one_out(base_model_of(task.meta), task, most)

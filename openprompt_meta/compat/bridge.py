@@ -141,7 +141,7 @@ def offer_dropped_names() -> None:
         return _NEEDS[_ADAMW]()
 
     answer.asks_transformers_first = True  # type: ignore[attr-defined]
-    lazy.__getattr__ = answer  # type: ignore[attr-defined]
+    lazy.__getattr__ = answer  # type: ignore[method-assign]
 
 
 def bridged_names() -> tuple[str, ...]:

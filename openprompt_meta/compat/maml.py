@@ -100,7 +100,7 @@ def import_parts_when_used(module: ModuleType) -> None:
         return getattr(utilities, name)
 
     module.__version__ = str(require(_NAME))  # type: ignore[attr-defined]
-    module.__getattr__ = part_or_utility  # type: ignore[method-assign, assignment]
+    module.__getattr__ = part_or_utility  # type: ignore[method-assign]
 
 
 def _part(name: str) -> ModuleType:

@@ -7,6 +7,7 @@ piece is a literal or it is refused; a lambda behind ``post_processing`` is reco
 from __future__ import annotations
 
 import ast
+import contextlib
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -197,14 +198,12 @@ def _take_post_processing(node: ast.expr, source: str) -> PostProcessing | None:
         return None
     for at, key in enumerate(node.keys):
         if isinstance(key, ast.Constant) and key.value == "post_processing":
-            found = node.values[at]
+            written = node.values[at]
             del node.keys[at], node.values[at]
-            if isinstance(found, ast.Constant) and isinstance(found.value, str):  # OpenPrompt knows both ways
-                try:
-                    found = ast.parse(found.value.strip(), mode="eval").body
-                except SyntaxError:
-                    found = ast.Constant(found.value)
-            return _recognised(found, source)
+            if isinstance(written, ast.Constant) and isinstance(written.value, str):  # OpenPrompt knows both ways
+                with contextlib.suppress(SyntaxError):
+                    written = ast.parse(written.value.strip(), mode="eval").body
+            return _recognised(written, source)
     return None
 
 

@@ -207,7 +207,7 @@ class MixedVerbalizer(EpisodicVerbalizer):
     def label_words(self, label_words: LabelWords | None) -> None:
         self._given_words, self._words = label_words, None
         if isinstance(self.hand_crafted, ManualVerbalizer):
-            self.hand_crafted.label_words = label_words
+            self.hand_crafted.label_words = label_words  # type: ignore[assignment] # a setter takes more than it gives
 
     @property
     def label_words_ids(self) -> Tensor:

@@ -177,7 +177,7 @@ def test_a_run_goes_on_from_it() -> None:
 
 
 @pytest.mark.real_encoder
-def test_leave_one_out_is_what_fitting_without_each_example_gives() -> None:
+def test_leave_one_out_is_what_fitting_without_each_example_gives(tmp_path: Path) -> None:
     texts = ["will it rain", "how cold is it", "play some jazz", "next song", "it is cold music", "rain song"]
     labels = ["weather", "weather", "music", "music", "music", "weather"]
     classifier = MetaPromptClassifier().fit(texts, labels)
@@ -191,4 +191,8 @@ def test_leave_one_out_is_what_fitting_without_each_example_gives() -> None:
     assert found is not None
     assert found[1] == 4
     assert MetaPromptClassifier().fit(texts[:3], labels[:3]).leave_one_out() is None
+    classifier.save_pretrained(tmp_path / "kept")
+    assert MetaPromptClassifier.from_pretrained(tmp_path / "kept").leave_one_out() == (right, len(texts))
+    classifier.save_pretrained(tmp_path / "without", keep_texts=False)
+    assert MetaPromptClassifier.from_pretrained(tmp_path / "without").leave_one_out() is None
     assert MetaPromptClassifier(inner_steps=1).fit(texts, labels).leave_one_out() is None

@@ -191,5 +191,5 @@ def test_a_file_of_few_examples_is_judged_for_fit(tmp_path: Path, capsys: pytest
 
 def test_a_table_without_splits_is_checked_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{t},{c}\n" for t, c in many("a") + many("b")))
-    assert run("check", str(tmp_path / "a.csv"), "--ways", "2") == 0
+    assert run("check", str(tmp_path / "a.csv"), "--for", "runs", "--ways", "2") == 0
     assert "all" in capsys.readouterr().out

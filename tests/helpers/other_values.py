@@ -28,6 +28,7 @@ _GIVEN: dict[str, Any] = {
     "prompt_pool_template.text": '{"pool"} {"placeholder": "text_a"} is {"mask"}',
     "run.seeds": [3, 4],
     "run.device": "cpu",
+    "run.loggers": ["tensorboard"],
     "rep_verbalizer.learn": ["temperature"],
     "adaptive_verbalizer.learn": ["temperature"],
     "adaptive_verbalizer.strengths": [0.5, 2.0],

@@ -13,7 +13,8 @@ from openprompt_meta.encoder.minilm import MADE, SHIPPED, merged_model
 from openprompt_meta.errors import RunError
 from openprompt_meta.files import write_atomic
 from openprompt_meta.runs.folder import RunFolder
-from openprompt_meta.runs.process import StopRequest, set_threads, tensorboard_writer
+from openprompt_meta.runs.loggers import Logged, logged_to
+from openprompt_meta.runs.process import StopRequest, set_threads
 from openprompt_meta.tensor_files import write_tensors
 from tools.minilm_mlm.corpus import (
     HELD_OUT,
@@ -53,7 +54,8 @@ def _fit(settings: FitSettings, folder: Path, corpus_folder: Path, tensorboard: 
     corpus = read_corpus(corpus_folder, tokenizer, show_progress)
     model = learner_from(encoder, settings.rank, settings.seed)
     fitting = Fitting(model, tokenizer, corpus, settings, folder, show_progress=show_progress)
-    with StopRequest() as stop, tensorboard_writer(folder, tensorboard, fitting.restore()) as write:
+    logged = Logged(folder, "minilm-mlm", folder.name, {}, fitting.restore())
+    with StopRequest() as stop, logged_to(["tensorboard"] if tensorboard else [], logged) as write:
 
         def note(record: dict[str, Any]) -> None:
             accuracy, loss = 100 * record["accuracy"], record["held_out_loss"]
