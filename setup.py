@@ -65,6 +65,7 @@ setup(
     extras_require={
         "serve": ["fastapi", "uvicorn"],
         "report": ["matplotlib"],
+        "onnx": ["onnx>=1.16", "onnxruntime"],
         "contrastive": ["sentence-transformers>=5.7"],
         "dev": [
             "pytest",
