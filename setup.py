@@ -65,6 +65,7 @@ setup(
     extras_require={
         "serve": ["fastapi", "uvicorn"],
         "report": ["matplotlib"],
+        "onnx": ["onnx>=1.16", "onnxruntime"],
         "contrastive": ["sentence-transformers>=5.7"],
         # Where run.loggers may send numbers; tensorboardX is there anyway.
         "mlflow": ["mlflow-skinny"],

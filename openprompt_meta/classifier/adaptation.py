@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -130,8 +132,40 @@ def names_to_read(
     return {name: text for name, text in texts.items() if text}
 
 
-def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Support, seed: int, most: int) -> Adapted:
+KnownTexts: TypeAlias = Mapping[str, Tensor]
+"""Features ``[d_o]`` of texts that were read before, under the pool as it is."""
+
+
+def known_texts(task: FittedTask) -> KnownTexts:
+    """What a fitted task knows of the texts it was fitted to: nothing, if its pool was adapted to them.
+
+    A name is read as any text is, and is the only one of its class, so the average that is kept of it is its feature.
+    """
+    config = task.meta.config
+    if config.meta.inner_steps_eval > 0 or config.verbalizer_section.needs_vocabulary_head:
+        return {}
+    found = dict(zip(task.texts or (), task.adapted.features, strict=True))
+    features = task.adapted.verbalizer.get("name_features")
+    if features is not None:
+        every = not config.verbalizer_section.does_without_names
+        read = names_to_read(task.class_names, task.label_words, every)
+        own = dict(zip(task.class_names, features, strict=True))
+        found |= {text: own[name] for name, text in read.items()}
+    return found
+
+
+def adapt_pool(
+    base: BaseModel,
+    config: RunConfig,
+    pool: Tensors,
+    support: Support,
+    seed: int,
+    most: int,
+    known: KnownTexts = MappingProxyType({}),
+) -> Adapted:
     """Adapt a copy of a pool to a support set as meta-testing does, and fit the verbalizer.
+
+    Without inner steps the pool stays as it is: each text is read once, and none that is known.
 
     Args:
         base: the language model.
@@ -141,6 +175,7 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
         seed: of whatever is random on the way.
         most: texts that take part in the gradient steps at most (each class at least once); the verbalizer is fitted
             to all of them either way.
+        known: of :func:`known_texts`; without inner steps only.
 
     Raises:
         NotFiniteError: the loss ran away.
@@ -150,11 +185,10 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
         with base.tokenizing:
             template = template_with(base, config, pool)
             classifier = build_classifier(config, base.loaded, template, verbalizer_of(config, base.loaded, seed))
-        task = _task(base, config, template, support)
-        if not support.texts:
-            classifier.verbalizer.begin_task(support.classes, support.label_words)  # never without a name
-            features = _fit(classifier, template.pool, task, refit=True)
+        if config.meta.inner_steps_eval == 0 or not support.texts:
+            features = _fit_once(base, config, classifier, support, seed, known)
             return Adapted(tensors_of(template.pool), tensors_of(classifier.verbalizer), features.cpu(), [])
+        task = _task(base, config, classifier, support)
         part = _part(task, most, seed)
         learner = InnerLoop(classifier, config.meta.loss, config.meta.label_embeddings, seed=seed)
         adapter = PoolClones(template.pool, config.meta.inner_lr, adapted=config.meta.inner_parameters)
@@ -164,7 +198,7 @@ def adapt_pool(base: BaseModel, config: RunConfig, pool: Tensors, support: Suppo
             with adapter.begin(opened, learns=False) as adaptation:
                 (losses,) = take_inner_steps(opened, adaptation, steps)
                 (adapted,) = adaptation.pools
-            refit = config.meta.label_embeddings == "adapted" or steps == 0 or part is not task
+            refit = config.meta.label_embeddings == "adapted" or part is not task
             features = _fit(classifier, adapted, task, refit)
         return Adapted(tensors_of(adapted), tensors_of(classifier.verbalizer), features.cpu(), losses)
 
@@ -207,15 +241,65 @@ def leave_one_out(base: BaseModel, task: FittedTask, most: int) -> tuple[int, in
     return right, len(chosen)
 
 
-def _task(base: BaseModel, config: RunConfig, template: PromptPoolTemplate, support: Support) -> Task:
+@torch.no_grad()
+def _fit_once(
+    base: BaseModel,
+    config: RunConfig,
+    classifier: MaskClassifier,
+    support: Support,
+    seed: int,
+    known: KnownTexts,
+) -> Tensor:
+    """Fit the verbalizer to the support set as the pool shows it without a step; the support set's features."""
+    verbalizer, device = classifier.verbalizer, base.loaded.model.device
+    with task_randomness(seed, Task(0, support.classes, support.label_words, support={}, query={})):
+        verbalizer.begin_task(support.classes, support.label_words)
+    names = support.names if config.reads_names else {}
+    if config.verbalizer_section.needs_vocabulary_head:  # logits, which nobody keeps
+        known = {}
+    texts = [*support.texts, *names.values()]
+    new = [text for text in dict.fromkeys(texts) if text not in known]
+    reading = None if not new else _read(classifier, classifier.template.pool, _batch(base, config, classifier, new))
+    rows = {text: row for row, text in enumerate(new)}
+
+    def of(own: Sequence[str]) -> EncoderOutput:
+        if not own:
+            return EncoderOutput(torch.zeros(0, classifier.template.feature_size, device=device), None)
+        logits = None
+        if reading is not None and reading.logits is not None:  # then nothing is known
+            logits = reading.logits[[rows[text] for text in own]]
+        features = [
+            known[text].to(device) if reading is None or text not in rows else reading.features[rows[text]]
+            for text in own
+        ]
+        return EncoderOutput(torch.stack(features), logits)
+
+    if names:
+        verbalizer.fit_names(
+            of(list(names.values())).features,
+            torch.tensor([support.classes.index(name) for name in names], device=device),
+        )
+    elif verbalizer.reads_names:
+        verbalizer.leave_out_names()
+    own = of(support.texts)
+    verbalizer.fit_support(own.features, own.logits, torch.tensor(support.labels, dtype=torch.long, device=device))
+    return own.features
+
+
+def _batch(base: BaseModel, config: RunConfig, classifier: MaskClassifier, texts: Sequence[str]) -> dict[str, Tensor]:
+    """The texts wrapped, with their queries if the pool asks for them: once for all steps, they never change."""
+    template = classifier.template
+    rows = wrapped(base, config, template, texts)
+    batch = rows.batch(range(len(rows)))
+    if template.asks_queries:
+        batch["query"] = query_vectors(rows, template.query_function)
+    return {key: value.to(base.loaded.model.device) for key, value in batch.items()}
+
+
+def _task(base: BaseModel, config: RunConfig, classifier: MaskClassifier, support: Support) -> Task:
     def batch_of(texts: Sequence[str], labels: Sequence[int]) -> dict[str, Tensor]:
-        if not texts:
-            return {}
-        rows = wrapped(base, config, template, texts)
-        batch = {**rows.batch(range(len(rows))), "label": torch.tensor(list(labels))}
-        if template.asks_queries:
-            batch["query"] = query_vectors(rows, template.query_function)  # once for all steps: they never change
-        return {key: value.to(base.loaded.model.device) for key, value in batch.items()}
+        batch = _batch(base, config, classifier, texts)
+        return {**batch, "label": torch.tensor(list(labels), device=base.loaded.model.device)}
 
     batch = batch_of(support.texts, support.labels)
     names = None
@@ -251,10 +335,6 @@ def _fit(classifier: MaskClassifier, pool: PromptPool, task: Task, refit: bool) 
     """Features of the support set under ``pool``; the verbalizer is fitted to them if asked for."""
     if refit and task.names is not None:
         classifier.verbalizer.fit_names(_read(classifier, pool, task.names).features, task.names["label"])
-    if not task.support:
-        none = torch.zeros(0, classifier.template.feature_size, device=classifier.plm.device)
-        classifier.verbalizer.fit_support(none, None, torch.zeros(0, dtype=torch.long))
-        return none
     reading = _read(classifier, pool, task.support)
     if refit:
         classifier.verbalizer.fit_support(reading.features, reading.logits, task.support["label"])

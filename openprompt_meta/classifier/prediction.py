@@ -110,6 +110,9 @@ class Predictor:
         task: template, adapted pool, the verbalizer's tensors, classes.
 
     Attributes:
+        base: the language model.
+        task: what it classifies by.
+        classifier: the language model with template and verbalizer.
         has_warned: for the user of it to set, once a warning was given that need not be given again.
 
     Raises:
@@ -118,14 +121,14 @@ class Predictor:
 
     def __init__(self, base: BaseModel, task: FittedTask) -> None:
         self.has_warned = threading.Event()
-        self._base = base
-        self._task = task
+        self.base = base
+        self.task = task
         config = task.meta.config
         # A verbalizer may start at random, until the tensors given replace that.
         with ONE_AT_A_TIME, base.tokenizing, torch.random.fork_rng():
             self._template = template_with(base, config, task.adapted.pool)
             verbalizer = verbalizer_of(config, base.loaded, seed=0)
-            self._classifier = build_classifier(config, base.loaded, self._template, verbalizer)
+            self.classifier = build_classifier(config, base.loaded, self._template, verbalizer)
             verbalizer.begin_task(task.class_names, task.words)
         try:
             self._check_shapes(len(task.classes))
@@ -136,7 +139,7 @@ class Predictor:
         except (RuntimeError, VerbalizerError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"The verbalizer's tensors do not fit {config.verbalizer}: {error}") from None
         # OpenPrompt's own path asks the model for all hidden states, which not every model gives to two at a time.
-        self._reading = threading.Lock() if type(self._classifier) is MaskClassifier else contextlib.nullcontext()
+        self._reading = threading.Lock() if type(self.classifier) is MaskClassifier else contextlib.nullcontext()
 
     def _check_shapes(self, classes: int) -> None:
         """Refuse averages of another shape than the classes': torch would stretch them until they fit."""
@@ -147,17 +150,17 @@ class Predictor:
             "feature_count": by_class,
             "seen_this_round": by_class,
         }
-        for name, value in self._task.adapted.verbalizer.items():
+        for name, value in self.task.adapted.verbalizer.items():
             if tuple(value.shape) != expected.get(name, tuple(value.shape)):
                 raise VerbalizerError(f"{name} has shape {tuple(value.shape)}, expected {expected[name]}.")
 
     @torch.no_grad()
     def _try_out(self, classes: int) -> None:
         """Evaluate a made-up feature: tensors from a file may be of any size."""
-        model = self._base.loaded.model
+        model = self.base.loaded.model
         features = torch.ones(1, self._template.feature_size, device=model.device)
         logits = torch.zeros(1, model.config.vocab_size, device=model.device)
-        found = self._classifier.verbalizer.log_probabilities(features, logits)
+        found = self.classifier.verbalizer.log_probabilities(features, logits)
         if found.shape != (1, classes) or not bool(found.exp().isfinite().all()):
             raise VerbalizerError(f"they give {tuple(found.shape)} finite numbers or others for {classes} classes.")
 
@@ -170,11 +173,11 @@ class Predictor:
         Raises:
             NotFiniteError: naming the first text that has none.
         """
-        rows = wrapped(self._base, self._task.meta.config, self._template, texts)
+        rows = wrapped(self.base, self.task.meta.config, self._template, texts)
         probabilities = torch.empty(0)
         for indices in groups_by_length(rows.lengths.tolist(), batch_tokens):
             features, logits = self._read(self._on_device(rows.batch(indices)))
-            found = self._classifier.verbalizer.log_probabilities(features, logits).exp().cpu()
+            found = self.classifier.verbalizer.log_probabilities(features, logits).exp().cpu()
             _require_finite([texts[i] for i in indices], features, found)
             if not len(probabilities):
                 probabilities = found.new_empty(len(texts), found.shape[1])
@@ -184,7 +187,7 @@ class Predictor:
     @torch.no_grad()
     def explain(self, text: str, words: int, examples: int) -> Explanation:
         """Why a text is classified as it is; see :meth:`~openprompt_meta.MetaPromptClassifier.explain`."""
-        rows = wrapped(self._base, self._task.meta.config, self._template, [text])
+        rows = wrapped(self.base, self.task.meta.config, self._template, [text])
         batch = self._on_device(rows.batch([0]))
         batch["query"] = self._template.queries(batch)
         features, logits = self._read(batch)
@@ -205,12 +208,12 @@ class Predictor:
     @property
     def head(self) -> str | None:
         """Which head the verbalizer has chosen, in a sentence; ``None`` for one that has no choice."""
-        verbalizer = self._classifier.verbalizer
+        verbalizer = self.classifier.verbalizer
         return verbalizer.describe() if isinstance(verbalizer, AdaptiveVerbalizer) else None
 
     def _class_probabilities(self, text: str, features: Tensor, logits: Tensor | None) -> tuple[ClassProbability, ...]:
         """The classes, the most probable first, with what each of two mixed verbalizers gives them."""
-        verbalizer = self._classifier.verbalizer
+        verbalizer = self.classifier.verbalizer
         soft = hand_crafted = None
         if isinstance(verbalizer, MixedVerbalizer):
             soft = verbalizer.soft_log_probabilities(features).exp()[0].tolist()
@@ -222,7 +225,7 @@ class Predictor:
         _require_finite([text], features, probabilities[None])
         return tuple(
             ClassProbability(
-                label=self._task.classes[i],
+                label=self.task.classes[i],
                 probability=float(probabilities[i]),
                 soft=None if soft is None else soft[i],
                 hand_crafted=None if hand_crafted is None else hand_crafted[i],
@@ -234,17 +237,17 @@ class Predictor:
         """For each position of a prompt ``[L_p, d_i]``, the words whose input embeddings have the largest cosine."""
         embedding = self._template.raw_embedding.weight
         similarity = F.normalize(prompt.to(embedding), dim=-1) @ F.normalize(embedding, dim=-1).T  # [L_p, V]
-        hidden = [i for i in self._base.wordless_ids if i < similarity.shape[1]]
+        hidden = [i for i in self.base.wordless_ids if i < similarity.shape[1]]
         similarity[:, hidden] = -torch.inf
         best = similarity.float().topk(min(count, similarity.shape[1] - len(hidden)), dim=-1)
-        with self._base.tokenizing:
-            words = [self._base.loaded.tokenizer.convert_ids_to_tokens(ids) for ids in best.indices.tolist()]
+        with self.base.tokenizing:
+            words = [self.base.loaded.tokenizer.convert_ids_to_tokens(ids) for ids in best.indices.tolist()]
         pairs = zip(words, best.values.tolist(), strict=True)
         return tuple(tuple(map(NearestWord, own, values)) for own, values in pairs)
 
     def _nearest_examples(self, feature: Tensor, count: int) -> tuple[NearestExample, ...]:
         """The support examples whose features have the largest cosine with ``feature [1, d_o]``."""
-        task = self._task
+        task = self.task
         if task.texts is None:
             return ()
         # Each scaled by itself first: the inner product of large vectors is infinite.
@@ -256,11 +259,11 @@ class Predictor:
         )
 
     def _on_device(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {key: value.to(self._base.loaded.model.device) for key, value in batch.items()}
+        return {key: value.to(self.base.loaded.model.device) for key, value in batch.items()}
 
     def _read(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         with self._reading:
-            return self._classifier.read(batch)
+            return self.classifier.read(batch)
 
 
 def _require_finite(texts: Sequence[str], features: Tensor, found: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""`openprompt-meta fit | predict | eval | explain`: parse, call, print."""
+"""`openprompt-meta fit | predict | eval | explain | export`: parse, call, print."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _TABLE_KINDS = ("csv", "tsv", "jsonl")
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the four subcommands."""
+    """Add the five subcommands."""
     _add_fit(subparsers)
     _add_predict(subparsers)
     _add_eval(subparsers)
     _add_explain(subparsers)
+    _add_export(subparsers)
 
 
 def _add_fit(subparsers: Subparsers) -> None:
@@ -102,6 +103,18 @@ def _add_eval(subparsers: Subparsers) -> None:
     evaluate.add_argument("data", metavar="FILE", help="labelled texts: .csv, .tsv or .jsonl")
     _add_columns(evaluate, labels=True)
     _add_common(evaluate, _eval)
+
+
+def _add_export(subparsers: Subparsers) -> None:
+    export = subparsers.add_parser(
+        "export",
+        help="write a classifier as one file that needs no torch",
+        description="Write a classifier in another format, with its tokenizer and the names of its classes beside.",
+    )
+    export.add_argument("folder", metavar="DIR", help="a saved classifier")
+    export.add_argument("--to", required=True, choices=("onnx",), help="the format")
+    export.add_argument("--out", metavar="DIR", help="folder to write to (default: the classifier's, with -onnx)")
+    _add_common(export, _export)
 
 
 def _add_explain(subparsers: Subparsers) -> None:
@@ -272,6 +285,17 @@ def _kind_of_output(options: argparse.Namespace) -> str:
 
 
 # -- eval and explain -------------------------------------------------------------------------------------------------
+
+
+def _export(options: argparse.Namespace) -> int:
+    folder = Path(options.out or f"{options.folder.rstrip('/')}-onnx")
+    _fitted(options).export_onnx(folder)
+    files = {name: (folder / name).stat().st_size for name in sorted(os.listdir(folder))}
+    if options.json:
+        print(json.dumps({"folder": str(folder), "bytes": files}))
+    else:
+        print(f"Written to {folder}: " + ", ".join(f"{name} ({size / 1e6:.1f} MB)" for name, size in files.items()))
+    return 0
 
 
 def _eval(options: argparse.Namespace) -> int:

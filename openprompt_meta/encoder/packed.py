@@ -219,7 +219,7 @@ class PackedEncoder:
         self._eager: bool = getattr(self._encoder.config, "_attn_implementation", "eager") == "eager"
         positions = self._encoder.embeddings.position_embeddings
         # RoBERTa counts positions from behind the padding's id.
-        self._first_position = 0 if positions.padding_idx is None else positions.padding_idx + 1
+        self.first_position: int = 0 if positions.padding_idx is None else positions.padding_idx + 1
 
     def word_embeddings(self, token_ids: Tensor) -> Tensor:
         """Input embeddings ``[N, d_i]`` of tokens ``[N]``."""
@@ -236,7 +236,7 @@ class PackedEncoder:
         """
         embedded: Tensor = self._encoder.embeddings(
             inputs_embeds=embeds.unsqueeze(0),
-            position_ids=(columns + self._first_position).unsqueeze(0),
+            position_ids=(columns + self.first_position).unsqueeze(0),
             token_type_ids=(torch.zeros_like(columns) if token_types is None else token_types).unsqueeze(0),
         )
         if hasattr(self._encoder, "embeddings_project"):  # ELECTRA's embeddings are narrower than its layers
@@ -264,7 +264,7 @@ class PackedEncoder:
             prefix: prompts to attend to, if they stand outside of the texts.
             layers: all of them by default.
         """
-        its_layers = [] if prefix is None else self._keys_and_values(prefix)
+        its_layers = [] if prefix is None else self.keys_and_values(prefix)
         passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
@@ -279,7 +279,7 @@ class PackedEncoder:
         means = [own for _, own in found if own is not None]
         return torch.cat([own for own, _ in found]) if at_mask else None, torch.cat(means) if means else None
 
-    def _keys_and_values(self, prefix: Prefix) -> list[_KeysAndValues]:
+    def keys_and_values(self, prefix: Prefix) -> list[_KeysAndValues]:
         """What texts attend to of each prompt in each layer."""
         prompts, length, _ = prefix.embedded.shape
         hidden, groups = prefix.embedded.flatten(0, 1), (Group(prompts, length, None),)
@@ -511,7 +511,7 @@ class PackedClassifier(MaskOnlyClassifier):
                 f"{type(self.plm).__name__} is not built as BERT is, which PackedClassifier needs. Use "
                 "MaskOnlyClassifier."
             )
-        self._packed_encoder = encoder
+        self.packed_encoder = encoder
 
     @torch.no_grad()
     def prepare(self, batches: Sequence[Mapping[str, Any]]) -> PreparedBatches:
@@ -544,10 +544,10 @@ class PackedClassifier(MaskOnlyClassifier):
         mixed = torch.cat([pool(query) for pool, query in zip(pools, queries, strict=True)])
         mixed = mixed[prepared.order].flatten(0, 1).to(dtype)
         slots, types = prepared.prompt_slots, prepared.token_types
-        return self._packed_encoder.embed(mixed, prepared.columns[slots], None if types is None else types[slots])
+        return self.packed_encoder.embed(mixed, prepared.columns[slots], None if types is None else types[slots])
 
     def _embedded_words(self, token_ids: Tensor, columns: Tensor, types: Tensor | None) -> Tensor:
-        return self._packed_encoder.embed(self._packed_encoder.word_embeddings(token_ids), columns, types)
+        return self.packed_encoder.embed(self.packed_encoder.word_embeddings(token_ids), columns, types)
 
     @property
     def _as_prefix(self) -> bool:
@@ -570,9 +570,17 @@ class PackedClassifier(MaskOnlyClassifier):
             count += len(mixed[-1])
         prompts = torch.cat(mixed)
         columns = torch.arange(prompts.shape[1], device=prompts.device).repeat(count)
-        embedded = self._packed_encoder.embed(prompts.flatten(0, 1).to(dtype), columns)
+        embedded = self.packed_encoder.embed(prompts.flatten(0, 1).to(dtype), columns)
         of_rows = torch.cat(rows).to(prompts.device)[prepared.order]
         return Prefix(embedded.view(count, prompts.shape[1], -1), of_rows, self.template.prefix_strength)
+
+    def prompt_alone(self) -> Prefix:
+        """The single prompt of the template's pool as a prefix, for no text in particular."""
+        pool = self.template.pool
+        (prompt,) = pool(pool.keys.new_zeros(1, pool.key_dim))
+        columns = torch.arange(len(prompt), device=prompt.device)
+        embedded = self.packed_encoder.embed(prompt.to(self.plm.dtype), columns)
+        return Prefix(embedded.unsqueeze(0), columns[:0], self.template.prefix_strength)
 
     def _queries(self, batch: Mapping[str, Any]) -> Tensor:
         """What the template asks its pool with, or the same by the packed encoder if there is an encoder to ask."""
@@ -580,7 +588,7 @@ class PackedClassifier(MaskOnlyClassifier):
         if not template.asks_queries or "query" in batch or template.query_function.frozen_copy:
             given: Tensor = template.pool_queries(batch)
             return given
-        asked = self._packed_encoder.query(self._without_pool(batch), template.query_function)
+        asked = self.packed_encoder.query(self._without_pool(batch), template.query_function)
         return asked.to(template.pool.keys.dtype)
 
     def encode(
@@ -599,7 +607,7 @@ class PackedClassifier(MaskOnlyClassifier):
             hidden = hidden.index_copy(0, prepared.prompt_slots, prompts)
         prefix = self._prefix(prepared, pools, queries, hidden.dtype) if self._as_prefix else None
         wants_mask = self.features != "mean" or self._head is not None
-        found = self._packed_encoder.read(
+        found = self.packed_encoder.read(
             hidden, prepared.groups, prepared.mask_slots, wants_mask, self.features != "mask", prefix
         )
         sizes = [len(batch["input_ids"]) for batch in prepared.batches]

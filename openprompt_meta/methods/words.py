@@ -8,9 +8,9 @@ from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.dataset import Split, TextDataset
 from openprompt_meta.data.episodes import seeded_sample
 from openprompt_meta.encoder.loading import LoadedMLM
-from openprompt_meta.files import default_cache_folder
 from openprompt_meta.encoder.words import Vocabulary, WordTexts, tokens_of_model, words_of_file
 from openprompt_meta.errors import ConfigError
+from openprompt_meta.files import default_cache_folder
 from openprompt_meta.learners.episodic import EpisodicLearner
 from openprompt_meta.learners.hatt import Hatt
 from openprompt_meta.learners.task import Task

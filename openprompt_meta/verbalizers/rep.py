@@ -237,8 +237,10 @@ class RepVerbalizer(MixedVerbalizer):
         return int(self.num_classes)
 
     def _class_sums(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        members = F.one_hot(labels, self.num_classes).to(features.dtype)  # [n, C]
-        return members.T @ features, members.sum(dim=0)
+        # Added up one by one: a matrix of memberships would grow with texts times classes.
+        number = self._number_of_classes()
+        sums = features.new_zeros(number, features.shape[1]).index_add(0, labels, features)
+        return sums, features.new_zeros(number).index_add(0, labels, features.new_ones(len(labels)))
 
     def _observe(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Add a labelled training batch to the averages; the batch's own share carries gradients."""

@@ -8,7 +8,7 @@ import logging
 import pickle
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from openprompt_meta import MetaPromptClassifier
+from openprompt_meta.classifier import adaptation
+from openprompt_meta.classifier.adaptation import wrapped
 from openprompt_meta.config.loading import load_config
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.data.loading import open_dataset
@@ -232,6 +234,26 @@ def test_examples_of_one_class_wait_for_another(unfitted: MetaPromptClassifier, 
         waiting.predict(QUESTIONS)
     waiting.partial_fit(TEXTS[2:], LABELS[2:])
     assert np.array_equal(waiting.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
+
+
+def test_without_inner_steps_added_examples_alone_are_read(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more, theirs = ["a storm in the city", "soup and bread"], ["weather", "food"]
+    read: list[str] = []
+
+    def noted(base: Any, config: Any, template: Any, texts: Sequence[str]) -> Any:
+        read.extend(texts)
+        return wrapped(base, config, template, texts)
+
+    whole = MetaPromptClassifier(tiny_run, inner_steps=0).fit([*TEXTS, *more], [*LABELS, *theirs])
+    added = MetaPromptClassifier(tiny_run, inner_steps=0).fit(TEXTS, LABELS)
+    monkeypatch.setattr(adaptation, "wrapped", noted)
+    added.partial_fit(more, theirs)
+    assert read == more
+    np.testing.assert_allclose(added.predict_proba(QUESTIONS), whole.predict_proba(QUESTIONS), atol=1e-6)
+
+    read.clear()  # with a step each text looks different, and all are read
+    added.set_params(inner_steps=1).partial_fit(["rain"], ["weather"])
+    assert set(read) == {*TEXTS, *more, "rain"}
 
 
 def test_a_label_that_is_none_of_the_classes_is_refused(fitted: MetaPromptClassifier) -> None:
