@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from openprompt_meta.errors import OpenPromptMetaError, printable
 from openprompt_meta.version import __version__
@@ -156,9 +156,16 @@ def _drop_output() -> None:
         os.close(nowhere)
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose refusals, which repeat what was given, steer no terminal. Its subcommands are of the same kind."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every subcommand of :func:`commands`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="openprompt-meta",
         description="Meta-learned prompt pools and representative verbalizers for OpenPrompt.",
     )

@@ -104,6 +104,7 @@ def _run(options: argparse.Namespace) -> int:
         kept = None if options.keep is None else KeptTasks(options.keep)
         app = build_app(classifier, access, limits, kept)
         served = options.folder or "the pool that ships"
+        listening.listen()  # whoever reads the address below may ask at once
         print(f"Serving {served} on {address_of(listening)}/{_query(given, made)}", flush=True)
         if not is_loopback(options.host):
             print("From other machines, use this machine's own name or address in its place.", flush=True)

@@ -68,6 +68,9 @@ def test_no_terminal_is_steered(hostile: str, tmp_path: Path, options: tuple[str
 def test_errors_spell_out_what_would_steer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", f"{tmp_path}/{STEERING}", "x.txt"]) == 2
     assert main(["train", "demo", f"meta.{STEERING}=1"]) == 2
+    for wrong in (["predict", "x", "y", STEERING], [STEERING], ["table", STEERING], ["serve", "--port", STEERING]):
+        with pytest.raises(SystemExit):
+            main(wrong)
     said = capsys.readouterr().err
     assert "\\u001b" in said
     assert printable(said) == said

@@ -182,14 +182,14 @@ def test_a_step_that_a_tuned_model_may_take_is_waited_for(
 
 @pytest.mark.slow
 @pytest.mark.real_encoder
-@pytest.mark.parametrize("method", ["metaprompting", "verbalizer", "fine_tuning"])
-def test_a_real_run_of_a_tuned_model_stops_in_time(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize("name", ["metaprompting-repverb", "verbalizer-repverb", "fine_tuning"])
+def test_a_real_run_of_a_tuned_model_stops_in_time(tmp_path: Path, name: str) -> None:
     generator = random.Random(None if KILLS else 22)
-    command = [sys.executable, "-m", "openprompt_meta", "train", "demo", f"method={method}", "meta.iterations=1000"]
+    command = [sys.executable, "-m", "openprompt_meta", "train", f"methods/{name}", "meta.iterations=1000"]
     for number, code in SIGNALS:
         folder = tmp_path / str(number)
         process = subprocess.Popen(
-            [*command, f"run.folder={folder}", "verbalizer=rep_verbalizer", "--quiet"],
+            [*command, f"run.folder={folder}", "--quiet"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

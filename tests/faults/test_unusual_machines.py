@@ -16,7 +16,7 @@ from openprompt_meta import MetaPromptClassifier
 from openprompt_meta.cli import main
 from openprompt_meta.runs.run import Run
 from openprompt_meta.serve.guard import RateLimit
-from tests.helpers.few_texts import LABELS, QUESTIONS, TEXTS
+from tests.helpers.few_texts import LABELS, TEXTS
 from tests.helpers.services import new_classifier
 from tests.helpers.small_runs import assert_same_run
 from tests.helpers.victims import SmallRun
@@ -60,23 +60,6 @@ def test_a_clock_that_jumps_changes_no_run(
 def test_a_clock_that_jumps_gives_and_takes_no_permits(jumping_clock: None) -> None:
     limit = RateLimit(3, clients=2)
     assert [limit.wait("a") == 0 for _ in range(5)] == [True, True, True, False, False]
-
-
-def test_a_classifier_in_a_folder_that_nobody_may_write_to_predicts(
-    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "saved"
-    new_classifier(tiny_mlm_folder("bert")).fit(TEXTS, LABELS).save_pretrained(folder)
-    for file in folder.iterdir():
-        file.chmod(0o400)
-    folder.chmod(0o500)
-    try:
-        before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
-        assert main(["explain", str(folder), QUESTIONS[0]]) == 0
-        assert {file.name: file.stat().st_mtime_ns for file in folder.iterdir()} == before
-    finally:
-        folder.chmod(0o700)
-    capfd.readouterr()
 
 
 @pytest.mark.slow

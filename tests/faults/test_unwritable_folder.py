@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from openprompt_meta.errors import TemplateError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pool_files import read_pool_weights, write_pool_files
 from tests.helpers.failing_disks import mounted
+from tests.helpers.few_texts import LABELS, TEXTS
+from tests.helpers.services import new_classifier
 from tests.helpers.victims import SmallRun
 
 
@@ -54,6 +57,58 @@ def test_a_folder_on_a_read_only_disk_is_refused(
         write_pool_files(read_only, PromptPool(2, 2, 8, 8), "text", "model")
     assert sorted(read_only.iterdir()) == before
     assert torch.equal(read_pool_weights(read_only, PromptPool(2, 2, 8, 8))["prompts"], saved)
+
+
+@pytest.fixture
+def saved(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A saved classifier, a file of texts and one with labels, in a folder that can be written to."""
+    folder = tmp_path / "there"
+    new_classifier(tiny_mlm_folder("bert"), fitted=True).save_pretrained(folder / "saved")
+    (folder / "texts.txt").write_text("\n".join(TEXTS), "utf-8")
+    rows = (f"{text},{label}\n" for text, label in zip(TEXTS, LABELS, strict=True))
+    (folder / "few.csv").write_text("text,label\n" + "".join(rows), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", "SAVED", "--data", "FEW", "--out", "DISK/new"],
+        ["predict", "SAVED", "TEXTS", "--out", "DISK/out.csv", "--quiet"],
+        ["serve", "SAVED", "--port", "0", "--keep", "DISK/kept"],
+        ["serve", "SAVED", "--port", "0", "--keep", "DISK"],
+        ["table", "main-5shot", "--finished", "--rows", "mean-prototypes", "--folder", "DISK/tables"],
+    ],
+    ids=lambda command: " ".join(command[:1] + command[-1:]),
+)
+def test_commands_that_write_are_refused_on_a_read_only_disk(
+    read_only: Path, saved: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(read_only.iterdir())
+    places = {"SAVED": saved / "saved", "FEW": saved / "few.csv", "TEXTS": saved / "texts.txt"}
+    words = [str(places.get(word, word)).replace("DISK", str(read_only)) for word in command]
+    assert main(words) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("openprompt-meta: ")
+    assert "\n" not in told
+    assert str(read_only) in told
+    assert sorted(read_only.iterdir()) == before
+
+
+def test_a_classifier_and_its_texts_on_a_read_only_disk_are_read_as_anywhere(
+    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "read-only"
+    with mounted(folder, "size=4m") as done:
+        if not done:
+            pytest.skip("no tmpfs can be mounted here")
+        classifier = new_classifier(tiny_mlm_folder("bert"), fitted=True)
+        classifier.save_pretrained(folder / "saved")
+        (folder / "texts.txt").write_text("\n".join(TEXTS), "utf-8")
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        assert main(["predict", str(folder / "saved"), str(folder / "texts.txt"), "--quiet"]) == 0
+        rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
+        assert [row["predicted_label"] for row in rows] == list(classifier.predict(TEXTS))
 
 
 def test_a_file_in_place_of_the_folder_is_refused_and_stays(

@@ -148,6 +148,36 @@ def test_many_half_sent_requests_leave_room_for_whole_ones(fitted: MetaPromptCla
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on descriptors there")
+def test_with_few_descriptors_it_answers_still_and_fills_no_log(fitted: MetaPromptClassifier, tmp_path: Path) -> None:
+    import resource
+
+    fitted.save_pretrained(tmp_path / "saved")
+    command = [sys.executable, "-m", "openprompt_meta", "serve", str(tmp_path / "saved"), "--port", "0"]
+    with (tmp_path / "log.txt").open("wb") as log, contextlib.ExitStack() as opened:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96)),
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+        try:
+            assert process.stdout is not None
+            address = httpx.URL(process.stdout.readline().split()[-1].decode())
+            for _ in range(300):
+                half = opened.enter_context(socket.create_connection((address.host, address.port), timeout=30))
+                with contextlib.suppress(OSError):  # closed already, to make room for others
+                    half.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            for _ in range(3):
+                assert httpx.get(address.join("/health"), timeout=60, trust_env=False).status_code == 200
+        finally:
+            process.kill()
+            process.communicate()
+    assert (tmp_path / "log.txt").stat().st_size < 10_000
+
+
 def test_nonsense_fills_no_log(service: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(50):
         with connected(service) as rude:
