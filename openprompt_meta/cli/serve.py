@@ -103,6 +103,7 @@ def _run(options: argparse.Namespace) -> int:
         classifier = _open(options.folder, options.base_model)
         kept = None if options.keep is None else KeptTasks(options.keep)
         app = build_app(classifier, access, limits, kept)
+        listening.listen()  # once it is said below, a request that comes too soon waits instead of being refused
         served = options.folder or "the pool that ships"
         listening.listen()  # whoever reads the address below may ask at once
         print(f"Serving {served} on {address_of(listening)}/{_query(given, made)}", flush=True)

@@ -495,7 +495,7 @@ class PromptPoolTemplate(SoftTemplate):
                 "PromptDataLoader with template=<this PromptPoolTemplate>."
             )
         is_pool: Tensor = (ids > 0) & (ids <= self.pool.prompt_length)
-        lengths = is_pool.sum(dim=1)
+        lengths = (ids > 0).sum(dim=1) - sum("soft" in piece for piece in self._pieces or [])
         if not bool((lengths == self.pool.prompt_length).all()):
             raise TemplateError(
                 f"The batch holds prompts of {sorted(set(lengths.tolist()))} positions, the pool's are "

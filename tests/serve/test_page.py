@@ -171,8 +171,8 @@ def test_a_csv_is_shown_as_a_table_learned_and_predictions_and_classifier_are_ta
         expect(page.locator("#fit-message")).to_contain_text("Learned 2 classes from 4 examples")
         expect(page.locator("#fit-message")).to_contain_text(re.compile(r"by all the others: \d of 4 right"))
         page.get_by_label("Many texts").set_input_files(texts)
-        page.get_by_role("button", name="Classify the file").click()
-        expect(page.locator("#many-message")).to_contain_text("2 texts classified")
+        page.get_by_role("button", name="Label the file").click()
+        expect(page.locator("#many-message")).to_contain_text("2 texts labelled")
         with page.expect_download() as taken:
             page.get_by_role("link", name="Download the predictions").click()
         lines = Path(taken.value.path()).read_text("utf-8").splitlines()

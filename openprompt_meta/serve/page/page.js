@@ -305,13 +305,13 @@ async function classifyFile() {
     predictions.forEach(({ label, probability }, index) => {
       lines.push([part[index], label, probability.toFixed(4)].map(csvCell).join(","));
     });
-    byId("ask-many").textContent = `Classifying … ${Math.min(from + TEXTS_AT_ONCE, texts.length)} of ${texts.length}`;
+    byId("ask-many").textContent = `Labelling … ${Math.min(from + TEXTS_AT_ONCE, texts.length)} of ${texts.length}`;
   }
   const link = byId("predictions");
   URL.revokeObjectURL(link.href);
   link.href = URL.createObjectURL(new Blob([lines.join("\r\n"), "\r\n"], { type: "text/csv;charset=utf-8" }));
   link.hidden = false;
-  say(byId("many-message"), `${texts.length} texts classified.`, "good");
+  say(byId("many-message"), `${texts.length} texts labelled.`, "good");
 }
 
 function percent(value) {
@@ -360,7 +360,7 @@ byId("classify").addEventListener("submit", (event) => {
 });
 byId("many").addEventListener("submit", (event) => {
   event.preventDefault();
-  busy(byId("ask-many"), "Classifying …", byId("many-message"), classifyFile);
+  busy(byId("ask-many"), "Labelling …", byId("many-message"), classifyFile);
 });
 byId("labelled").addEventListener("change", () => {
   busy(byId("learn"), "Reading …", byId("fit-message"), fillFromFile);
