@@ -87,6 +87,8 @@ setup(
             "httpx",
             "playwright",
             "sentence-transformers>=5.7",
+            "onnx>=1.16",
+            "onnxruntime",
         ],
     },
     entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,24 @@ def _status(key: str) -> int:
 def _child(engine: str, work: Workload) -> None:
     method = work.method(engine)
     tasks = work.tasks(method)
+    print(peak_memory(lambda: method.learner.meta_step(tasks)))
+
+
+def peak_memory(call: Callable[[], object]) -> float:
+    """Megabytes that a call takes on top of what was there before it."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _status("VmRSS")
-    method.learner.meta_step(tasks)
-    print((_status("VmHWM") - before) / 1024)
+    call()
+    return (_status("VmHWM") - before) / 1024
+
+
+def kept_small(module: str) -> None:
+    """Start this process anew, once, so that it gives freed memory back: one peak would hide the next."""
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") is None:
+        os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"
+        os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])  # noqa: S606 - ourselves
 
 
 if __name__ == "__main__":
-    # Freed memory goes back at once, or the peak of one moment would hide that of the next.
-    if os.environ.get("MALLOC_TRIM_THRESHOLD_") is None:
-        os.environ["MALLOC_TRIM_THRESHOLD_"] = "65536"
-        os.execv(sys.executable, [sys.executable, "-m", "bench.memory", *sys.argv[1:]])  # noqa: S606 - ourselves
+    kept_small("bench.memory")
     _child(sys.argv[1], Workload(**json.loads(sys.argv[2])))

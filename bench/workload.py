@@ -15,7 +15,7 @@ import transformers
 from openprompt_meta.config.schema import RunConfig
 from openprompt_meta.config.validation import config_from_mapping
 from openprompt_meta.data.dataset import Split, TextDataset
-from openprompt_meta.encoder.loading import LoadedMLM, load_mlm
+from openprompt_meta.encoder.loading import LoadedMLM, load_mlm, load_tokenizer
 from openprompt_meta.encoder.wrapping import wrap_texts
 from openprompt_meta.learners.task import Task
 from openprompt_meta.methods.metaprompter import MetaPrompter, build_metaprompter
@@ -38,20 +38,30 @@ def _lengths(kind: str) -> tuple[float, float, int, int]:
 
 
 @lru_cache
-def dataset_of(kind: str) -> TextDataset:
-    """Made-up texts of ``kind``: what they say does not matter, how long they are does."""
-    draws = random.Random(0)  # noqa: S311 - lengths, not secrets
-    words = [w for w in load_mlm("minilm").tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2]
-    words.sort()
+def _words() -> list[str]:
+    vocabulary: dict[str, int] = load_tokenizer("minilm").get_vocab()
+    return sorted(word for word in vocabulary if word.isalpha() and word.islower() and len(word) > 2)
+
+
+def made_up_texts(kind: str, number: int, seed: int = 0) -> list[str]:
+    """Texts of ``kind``: what they say does not matter, how long they are does."""
+    draws = random.Random(seed)  # noqa: S311 - lengths, not secrets
     mean, deviation, fewest, most = _lengths(kind)
+    lengths = (round(min(most, max(fewest, draws.gauss(mean, deviation)))) for _ in range(number))
+    return [" ".join(draws.choices(_words(), k=length)) for length in lengths]
 
-    def text() -> str:
-        return " ".join(draws.choices(words, k=round(min(most, max(fewest, draws.gauss(mean, deviation))))))
 
+@lru_cache
+def dataset_of(kind: str) -> TextDataset:
+    """Made-up texts of ``kind`` in made-up classes."""
     classes = tuple(f"class {number}" for number in range(_CLASSES))
     labels = tuple(name for name in classes for _ in range(_EACH))
-    splits = {name: Split(name, tuple(text() for _ in labels), labels, classes) for name in ("train", "valid", "test")}
-    return TextDataset(kind, splits, {name: (words[17 * i],) for i, name in enumerate(classes)})
+    texts = made_up_texts(kind, 3 * len(labels))
+    splits = {
+        name: Split(name, tuple(texts[i * len(labels) : (i + 1) * len(labels)]), labels, classes)
+        for i, name in enumerate(("train", "valid", "test"))
+    }
+    return TextDataset(kind, splits, {name: (_words()[17 * i],) for i, name in enumerate(classes)})
 
 
 @lru_cache(maxsize=1)

@@ -149,7 +149,8 @@ class MachineRate:
 
 def machine_rate(size: EncoderSize, precision: str, threads: int | None) -> MachineRate:
     """This machine's rate; measured in a second, and kept in the cache folder from then on."""
-    count = threads or int(os.environ.get("OMP_NUM_THREADS") or usable_processors())
+    asked = re.match(r"\d+", os.environ.get("OMP_NUM_THREADS", ""))  # "2,1" is two, and one within them
+    count = threads or (int(asked[0]) if asked else usable_processors())
     key = f"{size.width}x{size.inner} {precision} {count} threads"
     file = default_cache_folder() / _RATES
     known = _known_rates(file)
