@@ -307,6 +307,38 @@ def test_sigterm_means_what_it_did_once_a_command_is_over(capsys: pytest.Capture
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [["fit", "--data", "FILE", "--out", "OUT"], ["predict", "SAVED", "FILE"], ["eval", "SAVED", "FILE"], ["doctor"]],
+    ids=lambda command: command[0],
+)
+def test_a_command_stops_at_any_moment(
+    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path, command: list[str]
+) -> None:
+    generator = random.Random(None if KILLS else 23)
+    new_classifier(tiny_mlm_folder("bert")).fit(TEXTS, LABELS).save_pretrained(tmp_path / "saved")
+    rows = [f"{text} {i},{label}" for i in range(2000) for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(rows), "utf-8")
+    places = {"SAVED": tmp_path / "saved", "FILE": tmp_path / "texts.csv", "OUT": tmp_path / "out"}
+    words = [str(places.get(word, word)) for word in command]
+    for number, code in SIGNALS * max(1, KILLS // 10):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "openprompt_meta", *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(generator.uniform(0.5, 6))
+        seconds, errors = ended_by(process, number)
+        assert "Traceback" not in errors
+        assert seconds < PROMISED + MACHINE
+        assert process.returncode in (code, -number, 0)  # what came before the program, or after it, is none of its
+        assert process.returncode != code or errors.endswith(("interrupted\n", "terminated\n"))
+    assert not (tmp_path / "out").exists() or (tmp_path / "out" / "classifier.json").is_file()
+
+
+@pytest.mark.slow
 def test_a_real_table_signalled_again_and_again_ends_as_the_straight_one(tables: SmallTables, tmp_path: Path) -> None:
     generator = random.Random(None if KILLS else 21)
     keys = [*KEYS, "meta.iterations=20", "run.checkpoint_every=7"]
