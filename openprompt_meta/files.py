@@ -390,8 +390,8 @@ def write_cells(stream: TextIO, cells: Iterable[str], delimiter: str = ",", raw:
     """Write a row of a table; ``raw`` leaves formulas as they are."""
     written = [cell if raw else without_formula(cell) for cell in cells]
     # The writer leaves a carriage return without quotes, which readers take for the end of a line.
-    quoting = csv.QUOTE_ALL if any("\r" in cell for cell in written) else csv.QUOTE_MINIMAL
-    csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(written)
+    options: dict[str, Any] = {"quoting": csv.QUOTE_ALL} if any("\r" in cell for cell in written) else {}
+    csv.writer(stream, delimiter=delimiter, lineterminator="\n", **options).writerow(written)
 
 
 def without_formula(cell: str) -> str:

@@ -6,6 +6,7 @@ import atexit
 import copy
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,14 @@ import openprompt_meta  # noqa: E402, F401 - before any test module imports open
 
 if TYPE_CHECKING:
     from openprompt_meta.encoder.loading import LoadedMLM
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """As many threads for the next test as for this one: it may compare bits with a process of its own."""
+    yield
+    if "torch" in sys.modules and sys.modules["torch"].get_num_threads() != int(os.environ["OMP_NUM_THREADS"]):
+        sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 @pytest.fixture

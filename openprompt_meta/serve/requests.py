@@ -194,7 +194,9 @@ class FitRequest(_Request):
         examples=[{"weather": ["will it rain", "how cold is it"], "music": ["play some jazz"]}],
     )
     label_words: dict[str, list[str]] | None = Field(
-        None, description="words that stand for a class, or a sentence that describes it, in place of its name"
+        None,
+        description="words that stand for a class, or a sentence that describes it, in place of its name; of no other "
+        "class than those of this request (else 409)",
     )
     replace: bool = Field(False, description="replace a task that has this name")
     leave_one_out: bool = Field(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -51,6 +52,18 @@ def hang(number: int) -> None:
     raise AssertionError("nothing ended it")
 
 
+def before_call(patch: pytest.MonkeyPatch, owner: type, name: str, call: int, act: Callable[[Any], object]) -> None:
+    """Have a method's call of that number do something first, with the object that it is called on."""
+    real, calls = getattr(owner, name), itertools.count(1)
+
+    def acting(self: Any, *arguments: Any) -> Any:
+        if next(calls) == call:
+            act(self)
+        return real(self, *arguments)
+
+    patch.setattr(owner, name, acting)
+
+
 @pytest.fixture
 def train(small_run: SmallRun, tmp_path: Path) -> Callable[..., int]:
     """The command, in this process, into ``tmp_path / "cut"``."""
@@ -95,22 +108,15 @@ def test_a_step_without_end_is_broken_off_and_those_before_it_are_saved(
     begun: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = GradientLearner.meta_step
-    steps = 0
-
-    def endless(self: GradientLearner, *arguments: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 4:
-            if begun:  # what is half done must not be taken for done
-                with torch.no_grad():
-                    next(iter(self.meta_parameters.parameters())).add_(1)
-            hang(number)
-        return real(self, *arguments)
+    def endless(learner: GradientLearner) -> None:
+        if begun:  # what is half done must not be taken for done
+            with torch.no_grad():
+                next(iter(learner.meta_parameters.parameters())).add_(1)
+        hang(number)
 
     started = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(GradientLearner, "meta_step", endless)
+        before_call(patch, GradientLearner, "meta_step", 4, endless)
         assert train("run.checkpoint_every=50") == code
     assert time.monotonic() - started < PROMISED + MACHINE
     saved = read_progress(RunFolder(tmp_path / "cut").seed(0).last_checkpoint).iteration
@@ -140,19 +146,9 @@ def test_a_tuned_model_in_the_middle_of_a_task_is_let_go_of(
 ) -> None:
     tuned = ("method=metaprompting", "run.checkpoint_every=1")
     assert train(*tuned, f"run.folder={tmp_path / 'straight'}") == 0
-    real = MamlLearner.learn
-    tasks = 0
-
-    def endless(self: MamlLearner, *arguments: Any) -> Any:
-        nonlocal tasks
-        tasks += 1
-        if tasks == 4:  # the task has been adapted to, in place
-            hang(number)
-        return real(self, *arguments)
-
     started = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(MamlLearner, "learn", endless)
+        before_call(patch, MamlLearner, "learn", 4, lambda learner: hang(number))  # adapted to the task, in place
         assert train(*tuned) == code
     assert time.monotonic() - started < PROMISED_IF_TUNED + MACHINE
     assert read_progress(RunFolder(tmp_path / "cut").seed(0).last_checkpoint).iteration == 3
@@ -164,18 +160,11 @@ def test_a_tuned_model_in_the_middle_of_a_task_is_let_go_of(
 def test_a_step_that_a_tuned_model_may_take_is_waited_for(
     train: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GradientLearner.meta_step
-    steps = 0
+    def long(learner: GradientLearner) -> None:
+        send(signal.SIGTERM)
+        time.sleep(PROMISED)
 
-    def long(self: GradientLearner, *arguments: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 3:
-            send(signal.SIGTERM)
-            time.sleep(PROMISED)
-        return real(self, *arguments)
-
-    monkeypatch.setattr(GradientLearner, "meta_step", long)
+    before_call(monkeypatch, GradientLearner, "meta_step", 3, long)
     assert train("method=metaprompting", "run.checkpoint_every=50") == 143
     assert read_progress(RunFolder(tmp_path / "cut").seed(0).last_checkpoint).iteration == 3
 
@@ -276,19 +265,9 @@ def test_predictions_stop_at_once_and_go_on(
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(f"{question} {i}" for i in range(150) for question in QUESTIONS), "utf-8")
     command = ["predict", str(tmp_path / "saved"), str(texts), "--quiet", "--out", str(tmp_path / "out.csv")]
-    real = Predictor.probabilities
-    calls = 0
-
-    def hanging(self: Predictor, *arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            hang(number)
-        return real(self, *arguments)
-
     started = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "probabilities", hanging)
+        before_call(patch, Predictor, "probabilities", 3, lambda predictor: hang(number))
         assert main(command) == code
     assert time.monotonic() - started < PROMISED + MACHINE
     assert capsys.readouterr().err in ("openprompt-meta: interrupted\n", "openprompt-meta: terminated\n")
@@ -304,6 +283,38 @@ def test_sigterm_means_what_it_did_once_a_command_is_over(capsys: pytest.Capture
 
 
 # -- real processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [["fit", "--data", "FILE", "--out", "OUT"], ["predict", "SAVED", "FILE"], ["eval", "SAVED", "FILE"], ["doctor"]],
+    ids=lambda command: command[0],
+)
+def test_a_command_stops_at_any_moment(
+    tiny_mlm_folder: Callable[[str], Path], tmp_path: Path, command: list[str]
+) -> None:
+    generator = random.Random(None if KILLS else 23)
+    new_classifier(tiny_mlm_folder("bert")).fit(TEXTS, LABELS).save_pretrained(tmp_path / "saved")
+    rows = [f"{text} {i},{label}" for i in range(2000) for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(rows), "utf-8")
+    places = {"SAVED": tmp_path / "saved", "FILE": tmp_path / "texts.csv", "OUT": tmp_path / "out"}
+    words = [str(places.get(word, word)) for word in command]
+    for number, code in SIGNALS * max(1, KILLS // 10):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "openprompt_meta", *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(generator.uniform(0.5, 6))
+        seconds, errors = ended_by(process, number)
+        assert "Traceback" not in errors
+        assert seconds < PROMISED + MACHINE
+        assert process.returncode in (code, -number, 0)  # what came before the program, or after it, is none of its
+        assert process.returncode != code or errors.endswith(("interrupted\n", "terminated\n"))
+    assert not (tmp_path / "out").exists() or (tmp_path / "out" / "classifier.json").is_file()
 
 
 @pytest.mark.slow
