@@ -210,10 +210,10 @@ class PromptPoolTemplate(SoftTemplate):
         config["features"] = suited_features(config["features"], self._model.model)
         own: dict[str, Any] = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
         own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
-        others: dict[str, Any] = {name: config[name] for name in own if config[name] != own[name]}
-        for name in ("features", "as_prefix"):
-            if config[name] != getattr(self, name):
-                others[name], own[name] = config[name], getattr(self, name)
+        # What the prompts were learned to be read by. Not prefix_strength: they are learned at 1 and used at less.
+        # Nor query: a single prompt is never asked for.
+        own |= {name: getattr(self, name) for name in ("features", "as_prefix")}
+        others = {name: config[name] for name in own if config[name] != own[name]}
         if others:
             raise TemplateError(
                 f"init: general starts from the pool that ships, which was learned on minilm and "
