@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import gelu, layer_norm
 
 from openprompt_meta.errors import TemplateError
+from openprompt_meta.prompts import prefix
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from tests.helpers.prompts import TEXTS, batch_of, classifier, examples, pool_template
 
@@ -140,6 +141,51 @@ def test_a_model_without_absolute_positions_is_refused(tiny):
     mlm = tiny("distilbert")
     with pytest.raises(TemplateError, match=r"cannot read a prompt as a prefix.*as_prefix: false"):
         pool_template(mlm, as_prefix=True)
+
+
+def test_why_a_model_takes_no_prefix_is_told_and_want_of_memory_is_not_taken_for_it(tiny, monkeypatch):
+    mlm = tiny("bert")
+
+    def fails(error):
+        def forward(*arguments, **named):
+            raise error
+
+        return forward
+
+    monkeypatch.setattr(mlm.model.bert, "forward", fails(torch.cuda.OutOfMemoryError("no room")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        pool_template(mlm, as_prefix=True)
+    monkeypatch.setattr(mlm.model.bert, "forward", fails(ValueError("too many values to unpack")))
+    with pytest.raises(TemplateError, match="cannot read a prompt as a prefix") as caught:
+        pool_template(mlm, as_prefix=True)
+    assert "too many values" in str(caught.value.__cause__)
+
+
+def test_relative_positions_and_a_prompt_that_sees_the_text_are_refused(tiny, monkeypatch):
+    mlm = tiny("bert")
+    monkeypatch.setattr(mlm.model.config, "position_embedding_type", "relative_key", raising=False)
+    with pytest.raises(TemplateError, match="absolute positions"):
+        pool_template(mlm, as_prefix=True)
+    monkeypatch.undo()
+    stock = prefix.prefix_inputs
+
+    def everything_sees_everything(model, is_pool, is_read, strength=1.0):
+        inputs = stock(model, is_pool, is_read, strength)
+        kept = (is_pool | is_read).unsqueeze(1).expand(-1, is_pool.shape[1], -1).unsqueeze(1)
+        scores = torch.zeros_like(inputs["attention_mask"]).masked_fill(~kept, torch.finfo(model.dtype).min)
+        return {**inputs, "attention_mask": scores}
+
+    # What a text is read as is then the same wherever the prompt stands, but the prompt is another beside each.
+    monkeypatch.setattr(prefix, "prefix_inputs", everything_sees_everything)
+    with pytest.raises(TemplateError, match="cannot read a prompt as a prefix"):
+        pool_template(mlm, as_prefix=True)
+
+
+def test_a_model_is_tried_once(tiny, monkeypatch):
+    mlm = tiny("bert")
+    pool_template(mlm, as_prefix=True)
+    monkeypatch.setattr(prefix, "_takes_prefix", lambda model: pytest.fail("tried again"))
+    pool_template(mlm, as_prefix=True)
 
 
 def test_a_weak_prefix_is_hardly_noticed(tiny):
