@@ -158,9 +158,6 @@ class PromptPoolTemplateSection(Section):
     query: Literal["features", "embeddings", "first_layer"] = "features"
     """What a text asks the pool with: its features without a prompt, for which it is read once more (the paper), or
     what takes no second pass: the mean over its tokens' input embeddings, or over the first layer's output."""
-    add_query: bool = False
-    """Put the query, the same reading of the text without a prompt, beside the features, each of length one: what the
-    model knows by itself is then not lost to the prompt. Every text is read twice."""
     as_prefix: bool = False
     """The prompt attends to itself alone, and the text, read as if there were no prompt in it, to itself and the
     prompt: with one prompt that is computed once for all texts, which then take hardly longer than without it."""

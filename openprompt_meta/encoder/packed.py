@@ -521,7 +521,7 @@ class PackedClassifier(MaskOnlyClassifier):
         token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
         prompt_slots = columns[:0] if prefix else packing.slots_where("soft_token_ids")
-        asking = batches if prefix or len(prompt_slots) or self.adds_query else ()
+        asking = batches if prefix or len(prompt_slots) else ()
         tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return PreparedBatches(
             token_ids=token_ids,
@@ -604,8 +604,7 @@ class PackedClassifier(MaskOnlyClassifier):
         )
         sizes = [len(batch["input_ids"]) for batch in prepared.batches]
         masks, means = ([None] * len(sizes) if part is None else part[prepared.place].split(sizes) for part in found)
-        beside = queries if self.adds_query else [None] * len(sizes)
-        return [self._output(*parts) for parts in zip(masks, means, verbalizers, beside, strict=True)]
+        return [self._output(*parts) for parts in zip(masks, means, verbalizers, strict=True)]
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         (reading,) = self.encode(self.prepare([batch]), [self.template.pool], [verbalizer])

@@ -70,8 +70,7 @@ def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVe
         settings = config.verbalizer_section.model_dump()
         if "feature_size" in inspect.signature(made).parameters:
             template = config.prompt_pool_template
-            size = feature_size(loaded.model, suited_features(template.features, loaded.model))
-            settings["feature_size"] = size * (2 if template.add_query else 1)
+            settings["feature_size"] = feature_size(loaded.model, suited_features(template.features, loaded.model))
         verbalizer: EpisodicVerbalizer = made(tokenizer=loaded.tokenizer, model=loaded.model, **settings)
     return verbalizer
 

@@ -89,8 +89,6 @@ class PromptPoolTemplate(SoftTemplate):
         query: what a text asks the pool with: its ``features`` without a prompt, for which it is read once more (the
             paper), or what takes no second pass: the mean over its tokens' input ``embeddings``, or over the output of
             the ``first_layer``.
-        add_query: put the query, the same reading of the text without a prompt, beside the features, each of length
-            one: what the model knows by itself is then not lost to the prompt. Every text is read twice.
         as_prefix: the prompt attends to itself alone, and the text, read as if there were no prompt in it (nor a
             [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
             texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
@@ -132,7 +130,6 @@ class PromptPoolTemplate(SoftTemplate):
         keys: str = "normal",
         features: str = "mask",
         query: str = "features",
-        add_query: bool = False,
         as_prefix: bool = False,
         prefix_strength: float = 1.0,
         max_seq_length: int | None = None,
@@ -159,13 +156,12 @@ class PromptPoolTemplate(SoftTemplate):
         if keys not in KEYS:
             raise TemplateError(f"keys must be one of {', '.join(KEYS)}; got {keys!r}.")
         self.keys = keys
-        self.add_query = add_query
         self.as_prefix = as_prefix
         self.prefix_strength = _checked_strength(prefix_strength, as_prefix)
         if as_prefix:
             check_takes_prefix(model)
         chosen = suited_features(features, model)
-        kind = _query_kind(query, add_query)
+        kind = _query_kind(query)
         self.query_function = QueryFunction(model, query_copy, chosen, kind)
         self._reading = FeaturesInPlaceOfMask(chosen)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -235,7 +231,7 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def feature_size(self) -> int:
         """d_o, the length of a text's features."""
-        return feature_size(self._model.model, self.features) * (2 if self.add_query else 1)
+        return feature_size(self._model.model, self.features)
 
     @property
     def query(self) -> Query:
@@ -245,7 +241,7 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def asks_queries(self) -> bool:
         """Whether the query of a text makes a difference: a single prompt is the same whatever it is."""
-        return self.pool.num_prompts > 1 or self.add_query
+        return self.pool.num_prompts > 1
 
     @property
     def starts_from_queries(self) -> bool:
@@ -368,14 +364,13 @@ class PromptPoolTemplate(SoftTemplate):
         """
         prepared = {key: batch[key] for key in batch}
         is_pool = self._pool_positions(batch)
-        queries = self.pool_queries(batch)
-        prompts = self.pool(queries)  # [B, L_p, d_i]
+        prompts = self.pool(self.pool_queries(batch))  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         prepared["inputs_embeds"] = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
         is_read = self.read_positions(batch)
         if self.as_prefix:
             prepared |= prefix_inputs(self._model.model, is_pool, is_read, self.prefix_strength)
-        self._reading.note(batch, is_read, queries if self.add_query else None)
+        self._reading.note(batch, is_read)
         return prepared
 
     def post_processing_outputs(self, outputs: Any) -> Any:
@@ -469,9 +464,10 @@ class PromptPoolTemplate(SoftTemplate):
         """
         config = read_pool_config(Path(folder))
         _check_model(model)
-        features = suited_features(str(overrides.pop("features", config["features"])), model)
+        features = suited_features(overrides.pop("features", config["features"]), model)
+        kind = _query_kind(overrides.get("query", config["query"]))
         found = {
-            "key_dim": query_size(model, features, _query_kind(config["query"], False)),
+            "key_dim": query_size(model, features, kind),
             "value_dim": model.get_input_embeddings().weight.shape[1],  # type: ignore[operator]
         }
         for name, size in found.items():
@@ -507,11 +503,9 @@ def _checked_strength(strength: float, as_prefix: bool) -> float:
     return float(strength)
 
 
-def _query_kind(query: str, add_query: bool) -> Query:
+def _query_kind(query: str) -> Query:
     for known in QUERIES:
         if query == known:
-            if add_query and known != "features":
-                raise TemplateError(f"add_query puts the features beside themselves; query: {query} has none of them.")
             return known
     raise TemplateError(f"query must be one of {', '.join(QUERIES)}; got {query!r}.")
 
