@@ -302,7 +302,9 @@ def _prefix(config: RunConfig) -> Iterator[Problem]:
                 "leave it out.",
             )
         return
-    prompts_and_verbalizes = config.method_declaration.trains_across_tasks and config.method_declaration.uses_verbalizer
+    prompts_and_verbalizes = (
+        config.method_declaration.trains_across_tasks and config.method_declaration.uses_verbalizer
+    )
     if template.features == "mean" and prompts_and_verbalizes:
         for key, value, remedy in config.verbalizer_section.head_needed_by():
             yield Problem(

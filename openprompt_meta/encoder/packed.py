@@ -17,6 +17,7 @@ from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
+from openprompt_meta.prompts.prefix import first_position
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
 
 # -- Texts of different lengths laid end to end, so that no work is spent on padding ----------------------------------
@@ -191,7 +192,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class _PrefixOfPass:
-    """What the rows of one pass attend to: all prompts by layer, ``[P, heads, L_p, size]`` each, and whose is whose."""
+    """What the rows of a pass attend to: all prompts by layer, ``[P, heads, L_p, size]`` each, and which is whose."""
 
     layers: Sequence[_KeysAndValues]
     of_rows: Tensor
@@ -227,9 +228,7 @@ class PackedEncoder:
         self._layers: Sequence[Any] = list(self._encoder.encoder.layer)
         self._num_heads: int = self._encoder.config.num_attention_heads
         self._eager: bool = getattr(self._encoder.config, "_attn_implementation", "eager") == "eager"
-        positions = self._encoder.embeddings.position_embeddings
-        # RoBERTa counts positions from behind the padding's id.
-        self._first_position = 0 if positions.padding_idx is None else positions.padding_idx + 1
+        self._first_position = first_position(self._encoder)
 
     def word_embeddings(self, token_ids: Tensor) -> Tensor:
         """Input embeddings ``[N, d_i]`` of tokens ``[N]``."""

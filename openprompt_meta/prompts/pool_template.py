@@ -36,7 +36,7 @@ from openprompt_meta.prompts.pooling import (
     query_size,
     suited_features,
 )
-from openprompt_meta.prompts.prefix import check_takes_prefix, prefix_inputs
+from openprompt_meta.prompts.prefix import check_takes_prefix, first_position, position_table, prefix_inputs
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
 logger = logging.getLogger(__name__)
@@ -87,12 +87,15 @@ class PromptPoolTemplate(SoftTemplate):
             of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
             there.
         query: what a text asks the pool with: its ``features`` without a prompt, for which it is read once more (the
-            paper), or what takes no second pass: the mean over its tokens' input ``embeddings``, or over the output of
-            the ``first_layer``.
+            paper), or what takes less: the mean over its tokens' input ``embeddings``, which takes no pass, or over
+            the output of the ``first_layer``, of which the fast engine computes no more than that layer; in stock
+            OpenPrompt and for other models than BERT's kind the text goes through all of them.
         as_prefix: the prompt attends to itself alone, and the text, read as if there were no prompt in it (nor a
             [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
             texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
-            ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA).
+            ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA). A
+            long text is still cut as if prompt and [MASK] stood in it: raise the length budget by ``prompt_length``
+            + 1 to have as much of it read as without them.
         prefix_strength: s, what each position of a prefix counts for where a text attends to it and to its own
             tokens: at 1 as much as a token, towards 0 nothing. Below 1 a prompt steers without drowning what the model
             knows by itself, most of all in short texts.
@@ -526,12 +529,9 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _positions(model: nn.Module) -> int | None:
-    """How many positions the model has, or ``None`` if it counts distances instead (DeBERTa-v2)."""
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            # RoBERTa and MPNet count from behind the padding's id, so that many rows are never used.
-            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
-    return None
+    """How many positions the model has, or ``None`` if it counts distances instead."""
+    table = position_table(model)
+    return None if table is None else table.num_embeddings - first_position(model)
 
 
 # -- `DiscreteTemplate`: words and a [MASK] around the text, and no soft prompt ---------------------------------------

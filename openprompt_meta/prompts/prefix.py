@@ -41,10 +41,17 @@ def prefix_inputs(model: Any, is_pool: Tensor, is_read: Tensor, strength: float 
 
 
 def first_position(model: Any) -> int:
-    """The place of a text's first token: RoBERTa counts from behind the padding's id."""
-    table = getattr(getattr(getattr(model, "base_model", model), "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
+    """The place of a text's first token: RoBERTa and MPNet count from behind the padding's id."""
+    table = position_table(model)
+    return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
+
+
+def position_table(model: Any) -> nn.Embedding | None:
+    """The embeddings of absolute positions, or ``None`` if the model counts distances instead (DeBERTa-v2)."""
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part
+    return None
 
 
 _take_prefixes: WeakSet[nn.Module] = WeakSet()

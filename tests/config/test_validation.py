@@ -95,7 +95,11 @@ def test_a_prefix_and_what_cannot_stand_beside_it_are_refused() -> None:
     }
     told = "rep_verbalizer.mix_lambda: 0.5 has the [MASK] predict words, but prompt_pool_template.as_prefix"
     assert told in message(mixed)
-    for fine in ({"rep_verbalizer": {}}, {"method": "verbalizer"}, {"prompt_pool_template": {**template, "features": "both"}}):
+    for fine in (
+        {"rep_verbalizer": {}},
+        {"method": "verbalizer"},
+        {"prompt_pool_template": {**template, "features": "both"}},
+    ):
         config_from_mapping({**mixed, **fine})
 
 

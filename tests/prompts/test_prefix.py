@@ -34,17 +34,19 @@ def norm(layer, rows):
 
 
 def entered(bert, vectors):
-    """What of each vector enters the first layer, counted from position 0."""
+    """What of each vector enters the first layer, counted from 0, or from where RoBERTa does."""
     table = bert.embeddings
-    return norm(
+    start = 2 if bert.config.model_type == "roberta" else 0
+    found = norm(
         table.LayerNorm,
         torch.stack(
             [
-                vector + table.position_embeddings.weight[place] + table.token_type_embeddings.weight[0]
+                vector + table.position_embeddings.weight[start + place] + table.token_type_embeddings.weight[0]
                 for place, vector in enumerate(vectors)
             ]
         ),
     )
+    return bert.embeddings_project(found) if bert.config.model_type == "electra" else found
 
 
 def attended(layer, asking, answering, heads, counts):
@@ -67,10 +69,10 @@ def attended(layer, asking, answering, heads, counts):
 
 
 @torch.no_grad()
-def written_out(mlm, template, prompts, features):
+def written_out(mlm, template, prompts, features, **options):
     """Features ``[n, d_o]`` of the texts, each with its prompt, by the definition."""
-    bert, heads = mlm.model.bert, mlm.model.config.num_attention_heads
-    batch = batch_of(mlm, template)
+    bert, heads = mlm.model.base_model, mlm.model.config.num_attention_heads
+    batch = batch_of(mlm, template, **options)
     found = []
     for i, prompt in enumerate(prompts):
         length = int(batch["attention_mask"][i].sum())
@@ -128,13 +130,26 @@ def test_gradients_through_a_prefix_are_those_of_finite_differences(tiny):
         assert abs((moved[0] - moved[1]) / (2 * step) - gradient[place].item()) < 1e-6
 
 
+@pytest.mark.parametrize("features", ["mask", "mean"])
 @pytest.mark.parametrize("family", ["roberta", "electra"])
-def test_other_models_with_absolute_positions_take_a_prefix(family, tiny):
+def test_other_models_with_absolute_positions_take_a_prefix(family, features, tiny):
     mlm = double(tiny(family))
-    template = pool_template(mlm, text=TEXT, features="mean", as_prefix=True).double()
-    whole = features_of(mlm, template)
-    template.text = '{"placeholder": "text_a"} {"mask"} {"pool"}'
-    assert torch.allclose(features_of(mlm, template), whole, rtol=1e-9, atol=1e-11)
+    template = pool_template(mlm, text=TEXT, features=features, num_prompts=1, as_prefix=True).double()
+    expected = written_out(mlm, template, template.pool.prompts.expand(len(TEXTS), -1, -1), features)
+    assert torch.allclose(features_of(mlm, template), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("text", [TEXT, '{"pool"} {"placeholder": "text_a"} : {"placeholder": "text_b"} {"mask"}'])
+def test_texts_that_are_cut_and_pairs_of_texts_take_a_prefix(text, tiny):
+    mlm = double(tiny("bert"))
+    template = pool_template(mlm, text=text, features="both", num_prompts=1, as_prefix=True).double()
+    cut = {"max_seq_length": 11}
+    assert not torch.equal(
+        batch_of(mlm, template, **cut)["attention_mask"].sum(dim=1),
+        batch_of(mlm, template)["attention_mask"].sum(dim=1),
+    )
+    expected = written_out(mlm, template, template.pool.prompts.expand(len(TEXTS), -1, -1), "both", **cut)
+    assert torch.allclose(features_of(mlm, template, **cut), expected, rtol=1e-7, atol=1e-9)
 
 
 def test_a_model_without_absolute_positions_is_refused(tiny):
