@@ -202,13 +202,10 @@ class _PrefixOfPass:
         """For each group ``[rows, heads, L_p, size]``; copied here, so that there is one layer's at a time."""
         keys, values, _ = self.layers[number]
         if len(keys) == 1:  # a single prompt need not be copied
-            return [_KeysAndValues(*_repeated(group.rows, keys, values), self.score) for group in groups]
+            sizes = [(group.rows, -1, -1, -1) for group in groups]
+            return [_KeysAndValues(keys.expand(*size), values.expand(*size), self.score) for size in sizes]
         parts = self.of_rows.split([group.rows for group in groups])
         return [_KeysAndValues(keys[own], values[own], self.score) for own in parts]
-
-
-def _repeated(rows: int, *parts: Tensor) -> tuple[Tensor, ...]:
-    return tuple(part.expand(rows, -1, -1, -1) for part in parts)
 
 
 class PackedEncoder:
