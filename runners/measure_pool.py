@@ -4,7 +4,8 @@
     python runners/measure_pool.py --leave-out pools/general --data data/*   # each data set by a pool made without it
 
 The pools of the second way are trained first, in runs/pools/without-NAME or another folder; what was interrupted goes
-on where it was. "key=value" changes their configuration: fewer iterations than the pool that ships, say.
+on where it was. "key=value" changes their configuration: fewer iterations than the pool that ships, say. A data set
+that is not in the mixture under its path or its name is held apart all the same, with a remark.
 
 All that is compared sees the same texts, tasks and words, of the test classes alone. Accuracies are inductive.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +29,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from openprompt_meta.cli import exit_code_of
+
+if TYPE_CHECKING:
+    from openprompt_meta.classifier.pretrained import MetaLearned
+    from openprompt_meta.config.schema import RunConfig
 
 WAYS, QUERIES = 5, 15
 FEW, ALL = (0, 1, 5), (1, 5, 20)
@@ -48,7 +54,9 @@ class Drawn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print a table; 2 and one message if something is refused."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", nargs="+", required=True, metavar="PATH", help="data sets, each with a test split")
+    parser.add_argument(
+        "--data", nargs="+", action="extend", required=True, metavar="PATH", help="data sets, each with a test split"
+    )
     pools = parser.add_mutually_exclusive_group()
     pools.add_argument("--pool", metavar="DIR", help="a saved pool; by default the one that ships")
     pools.add_argument(
@@ -66,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--costs", action="store_true", help="also what fitting and predicting take, in float32")
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON too")
     options = parser.parse_args(arguments)
+    # What follows --data is taken for data, key=value too.
+    options.overrides += [given for given in options.data if "=" in given]
+    options.data = [given for given in options.data if "=" not in given]
+    if not options.data:
+        parser.error("--data names no data set: key=value is none")
+    if options.overrides and not options.leave_out:
+        parser.error(f"{options.overrides[0]} is for a pool that is trained: it goes with --leave-out")
     return exit_code_of("measure_pool", lambda: measure(options))
 
 
@@ -77,28 +92,25 @@ def measure(options: argparse.Namespace) -> int:
     for path in options.data:
         dataset = load(path)
         if options.leave_out:
-            stopped = train_without(dataset.name, options)
+            stopped = train_without(dataset.name, path, options)
             if stopped:
                 return stopped
         found[dataset.name] = of_dataset(options, dataset)
         print(f"\n{dataset.name}, {options.split} classes\n\n{table(found[dataset.name])}", flush=True)
         if options.costs:
-            print(costs(source_of(dataset.name, options), dataset[options.split]), flush=True)
+            print(costs(served(dataset.name, options, "float32"), dataset[options.split]), flush=True)
         if options.out:
             Path(options.out).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     return 0
 
 
-def train_without(name: str, options: argparse.Namespace) -> int:
+def train_without(name: str, path: str, options: argparse.Namespace) -> int:
     """Train the run without a data set, if it has not ended; an exit code, above 0 if it was stopped."""
     from openprompt_meta.config.loading import find_yaml, load_config
     from openprompt_meta.runs.process import StopRequest
     from openprompt_meta.runs.run import Run
 
-    config = load_config(find_yaml(options.leave_out), options.overrides)
-    others = [one for one in config.dataset.mixture if Path(one).name != name]
-    apart = [*config.dataset.apart_from, *(one for one in config.dataset.mixture if Path(one).name == name)]
-    config = config.with_values({"dataset.mixture": others, "dataset.apart_from": apart})
+    config = without(load_config(find_yaml(options.leave_out), options.overrides), name, path)
     with StopRequest() as stop:
         run = Run(config, folder_without(name, options))
         if run.train(stop) is None:
@@ -107,11 +119,31 @@ def train_without(name: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def source_of(name: str, options: argparse.Namespace) -> Path:
-    """What a data set is measured with: a saved pool, or the run that knows nothing of it."""
+def without(config: RunConfig, name: str, path: str) -> RunConfig:
+    """The configuration of a mixture with a data set taken out of it, by its path or its name, and held apart."""
+    mixture = config.dataset.mixture
+    taken = [one for one in mixture if same_data(one, name, path)]
+    if not taken:
+        print(f"{name} is not in the mixture ({', '.join(mixture)}): it is held apart alone.", file=sys.stderr)
+    apart = dict.fromkeys([*config.dataset.apart_from, *taken, path])
+    rest = [one for one in mixture if one not in taken]
+    return config.with_values({"dataset.mixture": rest, "dataset.apart_from": list(apart)})
+
+
+def same_data(one: str, name: str, path: str) -> bool:
+    """Whether a part of a mixture is the data set of that name, which was read from that path."""
+    return os.path.realpath(one) == os.path.realpath(path) or name in (Path(one).name, Path(one).stem)
+
+
+def served(name: str, options: argparse.Namespace, precision: str) -> MetaLearned:
+    """What a data set is measured with, as it serves: a saved pool, or that of the run that knows nothing of it."""
+    from openprompt_meta.classifier.artefact import read_artefact
+    from openprompt_meta.classifier.pretrained import Changes, of_run, serving
     from openprompt_meta.pools import GENERAL
 
-    return folder_without(name, options) if options.leave_out else Path(options.pool or GENERAL)
+    if options.leave_out:
+        return serving(of_run(folder_without(name, options), None, Changes()), precision)
+    return serving(read_artefact(Path(options.pool or GENERAL)).meta, precision)
 
 
 def folder_without(name: str, options: argparse.Namespace) -> Path:
@@ -121,12 +153,9 @@ def folder_without(name: str, options: argparse.Namespace) -> Path:
 
 def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str, list[float]]]:
     """Accuracy of every task, by what was measured and by whom."""
-    from openprompt_meta.classifier.artefact import read_artefact
-    from openprompt_meta.classifier.pretrained import Changes, base_model_of, of_run, serving
+    from openprompt_meta.classifier.pretrained import base_model_of
 
-    source = source_of(dataset.name, options)
-    pool = of_run(source, None, Changes()) if options.leave_out else read_artefact(source).meta
-    meta = serving(pool, options.precision)
+    meta = served(dataset.name, options, options.precision)
     texts, by_class, names = few_texts(dataset, dataset[options.split])
     prompted, bare = Prompted(meta), Bare(base_model_of(meta).loaded, meta.config.dataset.max_seq_length)
     features = {"pool": prompted.read(texts), "bare": bare.read(texts)}
@@ -348,47 +377,66 @@ def contrastive(bare: Bare, texts: Sequence[str], tasks: Sequence[Drawn]) -> tup
 ROUNDS, UNSEEN = 3, 600
 
 
-def costs(source: Path, split: Any) -> str:
+def costs(meta: MetaLearned, split: Any) -> str:
     """Seconds to fit, speed of prediction as a share of the bare encoder's, and size on disk: a Markdown table.
 
     The best of a few rounds that take turns. The bare encoder reads the same texts, sorted by length as well.
     """
-    from openprompt_meta import MetaPromptClassifier
-    from openprompt_meta.classifier.pretrained import load_base_model
+    from openprompt_meta.classifier.artefact import Stored, write_artefact
 
     lines = [
         "",
         "| classes | examples of each | fit, s | texts/s | of the bare encoder's | kB on disk |",
         "|---" * 6 + "|",
     ]
-    for classes, shots in ((WAYS, max(FEW)), (len(split.classes), max(FEW)), (len(split.classes), max(ALL))):
-        names = split.classes[:classes]
-        few = [(split.texts[i], name) for name in names for i in split.indices[name][:shots]]
-        unseen = [split.texts[i] for name in names for i in split.indices[name][shots:]][:UNSEEN]
-        texts, labels = zip(*few, strict=True)
-        classifier = MetaPromptClassifier(source).fit(texts, labels)  # loads the encoder
-        config = classifier.task_.meta.config
-        bare = Bare(load_base_model(config).loaded, config.dataset.max_seq_length)
-        best = [float("inf")] * 3
-        for _ in range(ROUNDS):
-            for place, way in enumerate(
-                (
-                    lambda: classifier.fit(texts, labels),  # noqa: B023 -- called here and now
-                    lambda: classifier.predict_proba(unseen),  # noqa: B023
-                    lambda: bare.read(unseen),  # noqa: B023
-                )
-            ):
-                started = time.perf_counter()
-                way()
-                best[place] = min(best[place], time.perf_counter() - started)
-        with tempfile.TemporaryDirectory() as folder:
-            classifier.save_pretrained(Path(folder) / "saved")
-            size = sum(file.stat().st_size for file in (Path(folder) / "saved").iterdir())
-        lines.append(
-            f"| {classes} | {shots} | {best[0]:.2f} | {len(unseen) / best[1]:.0f} | {best[2] / best[1]:.2f} "
-            f"| {size / 1000:.0f} |"
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        write_artefact(Path(folder) / "pool", Stored(meta, None, {}))
+        for classes, shots in ((WAYS, max(FEW)), (len(split.classes), max(FEW)), (len(split.classes), max(ALL))):
+            lines.append(cost(Path(folder) / "pool", split, classes, shots))
     return "\n".join(lines)
+
+
+def cost(pool: Path, split: Any, classes: int, shots: int) -> str:
+    """A row of the table: a classifier of so many classes, of which it is given so many examples each."""
+    from openprompt_meta import MetaPromptClassifier
+    from openprompt_meta.classifier.pretrained import load_base_model
+
+    names = split.classes[:classes]
+    texts, labels = zip(*((split.texts[i], name) for name in names for i in split.indices[name][:shots]), strict=True)
+    unseen = asked_of(split, names, shots)
+    classifier = MetaPromptClassifier(pool).fit(texts, labels)  # loads the encoder
+    config = classifier.task_.meta.config
+    bare = Bare(load_base_model(config).loaded, config.dataset.max_seq_length)
+
+    def fit() -> None:
+        classifier.fit(texts, labels)
+
+    def predict() -> None:
+        classifier.predict_proba(unseen)
+
+    def read_bare() -> None:
+        bare.read(unseen)
+
+    taken: dict[Callable[[], None], list[float]] = {fit: [], predict: [], read_bare: []}
+    for _ in range(ROUNDS):
+        for way, seconds in taken.items():
+            started = time.perf_counter()
+            way()
+            seconds.append(time.perf_counter() - started)
+    fitting, predicting, reading = map(min, taken.values())
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save_pretrained(Path(folder) / "saved")
+        size = sum(file.stat().st_size for file in (Path(folder) / "saved").iterdir())
+    return (
+        f"| {classes} | {shots} | {fitting:.2f} | {len(unseen) / predicting:.0f} | {reading / predicting:.2f} "
+        f"| {size / 1000:.0f} |"
+    )
+
+
+def asked_of(split: Any, names: Sequence[str], shots: int) -> list[str]:
+    """At most about :data:`UNSEEN` texts of these classes but their first ``shots``, of each as many."""
+    each = -(-UNSEEN // len(names))
+    return [split.texts[i] for name in names for i in split.indices[name][shots : shots + each]]
 
 
 # -- Printing ---------------------------------------------------------------------------------------------------------
@@ -411,13 +459,14 @@ def table(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
     lines.append("| pool ahead by | " + " | ".join(ahead) + " |")
     tuned = rows.get("contrastive", {})
     if tuned:
-        behind = [
-            str(summarise_tasks([a - b for a, b in zip(rows["pool"][t], tuned[t], strict=False)]))
-            if t in tuned
+        # Fewer tasks than the pool's, the first ones.
+        ahead_of_tuned = [
+            str(summarise_tasks([a - b for a, b in zip(rows["pool"][title], tuned[title], strict=False)]))
+            if title in tuned
             else ""
-            for t in titles
+            for title in titles
         ]
-        lines.append("| pool ahead of contrastive, same tasks | " + " | ".join(behind) + " |")
+        lines.append("| pool ahead of contrastive, same tasks | " + " | ".join(ahead_of_tuned) + " |")
     return "\n".join(lines)
 
 

@@ -238,7 +238,7 @@ def _pool(path: Path, tensors: Tensors, config: RunConfig) -> Tensors:
 def _features(path: Path, tensors: Tensors, meta: MetaLearned, rows: int) -> Tensor:
     features = tensors.get(_FEATURES)
     template = meta.config.prompt_pool_template
-    size = meta.pool["keys"].shape[1] * (2 if template.add_query else 1)
+    size = meta.pool["keys"].shape[1]
     if template.query != "features" and features is not None and features.dim() == 2:
         size = features.shape[1]  # keys are of another size then; the language model will know
     expected = (rows, size)

@@ -84,7 +84,7 @@ def _exportable(predictor: Predictor) -> PackedClassifier:
         problems.append("the activation of its language model is another than GELU")
     elif classifier.plm.dtype != torch.float32:
         problems.append(f"its language model is in {classifier.plm.dtype}; plm.precision: float32 is exported")
-    if template.pool.num_prompts > 1 or template.add_query:
+    if template.pool.num_prompts > 1:
         problems.append("every text has a prompt of its own, by a query that takes a pass over the text before")
     elif not template.as_prefix or template.features != "mean":
         problems.append("its prompt stands within the text, not before it as with as_prefix: true and mean features")

@@ -23,6 +23,7 @@ from openprompt_meta.encoder.packaged import MINILM
 from openprompt_meta.errors import CheckpointError, ConfigError, ModelError, RunError
 from openprompt_meta.methods.language_model import load_language_model
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
+from openprompt_meta.prompts.pooling import suited_features
 from openprompt_meta.runs.checkpoint import load_pool, read_scalars
 from openprompt_meta.runs.folder import RunFolder
 from openprompt_meta.runs.run import load_run_config
@@ -233,6 +234,7 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         )
     config = changed(with_learned_scalars(config, checkpoint), changes)
     base = load_base_model(config)
+    config = _with_known_features(config, base)
     with base.tokenizing:
         pool = _new_template(base, config).pool
     progress = load_pool(checkpoint, pool)
@@ -248,6 +250,12 @@ def of_run(folder: str | os.PathLike[str], seed: int | None, changes: Changes) -
         "versions": {name: version for name, version in versions.items() if name not in ("platform", "threads")},
     }
     return MetaLearned(config, tensors_of(pool), chosen, base.fingerprint, base.tokenizer_fingerprint, origin)
+
+
+def _with_known_features(config: RunConfig, base: BaseModel) -> RunConfig:
+    """``features: auto`` as the language model has it, for a file that is read without one to say it."""
+    key = "prompt_pool_template.features"
+    return config.with_values({key: suited_features(config.value_at(key), base.loaded.model)})
 
 
 def with_learned_scalars(config: RunConfig, checkpoint: Path) -> RunConfig:
@@ -305,6 +313,7 @@ def fresh(seed: int | None, changes: Changes) -> MetaLearned:
     chosen = 0 if seed is None else seed
     config = changed(RunConfig(), changes)
     base = load_base_model(config)
+    config = _with_known_features(config, base)
     with base.tokenizing:
         pool = tensors_of(_new_template(base, config, init="vocab", seed=chosen).pool)
     return MetaLearned(config, pool, chosen, base.fingerprint, base.tokenizer_fingerprint, {})

@@ -141,7 +141,8 @@ class PromptPoolTemplateSection(Section):
     """Attend to the best N prompts only; to all of them by default, as in the paper."""
     init: Literal["label_words", "vocab", "random", "general"] = "label_words"
     """Where prompts start: label words of the meta-training classes, the vocabulary, at random, or ``general``: the
-    pool that ships, which has one prompt of 8 positions for ``minilm`` with ``features: mean``."""
+    pool that ships, which has one prompt of 8 positions for ``minilm`` with ``features: mean`` (which ``auto`` is
+    there) and ``as_prefix: true``."""
     random_range: NonNegative = 0.5
     """For ``init: random``, uniform in plus and minus this."""
     attention: Literal["dot", "cosine"] = "dot"
@@ -157,13 +158,12 @@ class PromptPoolTemplateSection(Section):
     over all tokens, or both; ``auto`` takes the mean of a sentence encoder, which has no trained [MASK]."""
     query: Literal["features", "embeddings", "first_layer"] = "features"
     """What a text asks the pool with: its features without a prompt, for which it is read once more (the paper), or
-    what takes no second pass: the mean over its tokens' input embeddings, or over the first layer's output."""
-    add_query: bool = False
-    """Put the query, the same reading of the text without a prompt, beside the features, each of length one: what the
-    model knows by itself is then not lost to the prompt. Every text is read twice."""
+    what takes less: the mean over its tokens' input embeddings, or over the first layer's output, of which the fast
+    engine computes no more than that layer, for models of BERT's kind."""
     as_prefix: bool = False
     """The prompt attends to itself alone, and the text, read as if there were no prompt in it, to itself and the
-    prompt: with one prompt that is computed once for all texts, which then take hardly longer than without it."""
+    prompt: with one prompt that is computed once for all texts, which then take hardly longer than without it. Long
+    texts are still cut as if it stood in them: ``dataset.max_seq_length`` counts its positions."""
     prefix_strength: Annotated[Positive, Le(1)] = 1.0
     """What a position of such a prompt counts for beside a token, when a text attends to both: below 1 a prompt steers
     without drowning what the model knows by itself, most of all in short texts."""

@@ -34,6 +34,9 @@ VERSION_KEY = "version"
 FORMAT_VERSION = 1
 """Raised when a file of the new form would be misread by a package that knows the old one only. A file without a
 version is of the present form: people write such files, and a run's own ``config.yaml`` has one."""
+_RETIRED = (("prompt_pool_template", "add_query", False),)
+"""Section, name and value of keys that are no more, where they say what is so without them: a run or a classifier
+that was saved with all its keys still loads."""
 _CUTOFF = 0.6
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _SHOWN = 80
@@ -101,7 +104,8 @@ def read_section(
         meant: what to say after an unknown key, from the section and the key.
     """
     fields = owner.model_fields
-    unknown = [key for key in mapping if not isinstance(key, str) or key not in fields]
+    retired = [key for key, value in mapping.items() if (name, key, value) in _RETIRED]
+    unknown = [key for key in mapping if (not isinstance(key, str) or key not in fields) and key not in retired]
     problems = [_unknown(name, key, meant) for key in unknown]
     values = {key: value for key, value in mapping.items() if isinstance(key, str) and key in fields}
     try:
@@ -204,6 +208,12 @@ def notes(config: RunConfig) -> list[str]:
     found = []
     if config.dataset.split_counts is not None and config.dataset.splits != "random":
         found.append("dataset.split_counts has no effect without dataset.splits: random.")
+    template = config.prompt_pool_template
+    if template.query != "features" and template.num_prompts == 1:
+        found.append(
+            f"prompt_pool_template.query: {template.query} has no effect with num_prompts: 1: a single prompt is "
+            "never asked for."
+        )
     if config.meta.min_gain > 0 and config.meta.patience is None:
         found.append("meta.min_gain has no effect without meta.patience.")
     if not config.meta.first_order and not meta_learners()[config.meta.learner].second_order:
@@ -287,6 +297,29 @@ def _top_n(config: RunConfig) -> Iterator[Problem]:
             f"got {template.top_n}, expected at most num_prompts = {template.num_prompts}. "
             "Leave it out to attend to every prompt.",
         )
+
+
+@_checks("method", "verbalizer", "prompt_pool_template")
+def _prefix(config: RunConfig) -> Iterator[Problem]:
+    template = config.prompt_pool_template
+    if not template.as_prefix:
+        if template.prefix_strength != 1:
+            yield Problem(
+                "prompt_pool_template.prefix_strength",
+                f"got {template.prefix_strength:g}, which is of a prompt that is a prefix. Set as_prefix: true, or "
+                "leave it out.",
+            )
+        return
+    prompts_and_verbalizes = (
+        config.method_declaration.trains_across_tasks and config.method_declaration.uses_verbalizer
+    )
+    if template.features == "mean" and prompts_and_verbalizes:
+        for key, value, remedy in config.verbalizer_section.head_needed_by():
+            yield Problem(
+                f"{config.verbalizer}.{key}" if key else "verbalizer",
+                f"{value} has the [MASK] predict words, but prompt_pool_template.as_prefix with features: mean leaves "
+                f"it out of the text. Set features: both, or {remedy if key else 'use ' + remedy}.",
+            )
 
 
 @_checks("prompt_pool_template.prompt_length", "dataset.max_seq_length")

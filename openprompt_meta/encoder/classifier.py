@@ -15,7 +15,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from openprompt_meta.encoder.batching import divide_batch
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
-from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens, with_query
+from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
 from openprompt_meta.prompts.query import evaluation_mode
 
 # -- Matrix products in half precision while the weights stay in single: for language models that are tuned -----------
@@ -115,7 +115,18 @@ class MaskClassifier(PromptForClassification):
     read at once, each with a pool and a verbalizer of its own: ``prepare`` does what does not depend on those, once
     for as many readings as are wanted. This is the plain path: all of OpenPrompt's own code, the reference for its
     subclasses.
+
+    Raises:
+        ModelError: the verbalizer asks for words at a [MASK] that the template leaves out of the text.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if getattr(self.template, "as_prefix", False) and self.features == "mean" and needs_logits(self.verbalizer):
+            raise ModelError(
+                f"{type(self.verbalizer).__name__} has the [MASK] predict words, but as_prefix with features = mean "
+                "leaves it out of the text. Read features: both, or use a verbalizer that does without."
+            )
 
     def prepare(self, batches: Sequence[Mapping[str, Any]]) -> Any:
         """Wrapped batches in the form that :meth:`encode` takes."""
@@ -146,11 +157,6 @@ class MaskClassifier(PromptForClassification):
     def features(self) -> Features:
         """What is read of a text; templates that are not ours have it read at the [MASK]."""
         return getattr(self.template, "features", "mask")
-
-    @property
-    def adds_query(self) -> bool:
-        """Whether the query of a text stands beside its features; templates that are not ours have none."""
-        return getattr(self.template, "add_query", False)
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         outputs = self.prompt_model(batch)  # the template puts the features where the [MASK] is
@@ -184,12 +190,11 @@ class MaskOnlyClassifier(MaskClassifier):
         self._encoder_keys = self.prompt_model.forward_keys
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
-        query = self.template.queries(batch) if self.adds_query else None
-        parts, where = divide_batch(batch if query is None else {**batch, "query": query})
+        parts, where = divide_batch(batch)
         readings = [self._encode(part) for part in parts]
         at_mask = torch.cat([one for one, _ in readings])[where]
         mean = None if self.features == "mask" else torch.cat([two for _, two in readings if two is not None])[where]
-        return self._output(at_mask, mean, verbalizer, query)
+        return self._output(at_mask, mean, verbalizer)
 
     def _encode(self, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Hidden states ``[B, d]`` at the [MASK], and the mean over tokens if it is read."""
@@ -204,15 +209,13 @@ class MaskOnlyClassifier(MaskClassifier):
         positions: Tensor = self.template.read_positions(batch)
         return positions
 
-    def _output(
-        self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any, query: Tensor | None = None
-    ) -> EncoderOutput:
+    def _output(self, at_mask: Tensor | None, mean: Tensor | None, verbalizer: Any) -> EncoderOutput:
         """Features of what was read, and the vocabulary head's logits if the verbalizer needs them."""
         logits = None
         if self._head is not None and at_mask is not None and needs_logits(verbalizer):
             logits = self._head(at_mask, getattr(verbalizer, "wanted_words", None))
         features = joined_features(None if self.features == "mean" else at_mask, mean)
-        return at_least_float32(features if query is None else with_query(features, query), logits)
+        return at_least_float32(features, logits)
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """Log-probabilities of the classes, ``[B, C]``."""

@@ -17,6 +17,7 @@ from openprompt_meta.encoder.classifier import EncoderOutput, MaskOnlyClassifier
 from openprompt_meta.errors import ModelError
 from openprompt_meta.prompts.pool import PromptPool
 from openprompt_meta.prompts.pooling import Features, joined_features, mean_over_tokens
+from openprompt_meta.prompts.prefix import first_position
 from openprompt_meta.prompts.query import QueryFunction, evaluation_mode
 
 # -- Texts of different lengths laid end to end, so that no work is spent on padding ----------------------------------
@@ -188,16 +189,23 @@ class Prefix:
     of_rows: Tensor
     strength: float = 1.0
 
-    def of_groups(self, part: _KeysAndValues, groups: Sequence[Group], first_row: int) -> list[_KeysAndValues]:
-        """What the groups from ``first_row`` on attend to, ``[rows, heads, L_p, size]`` each."""
-        found = []
-        for group in groups:
-            own = self.of_rows[first_row : first_row + group.rows]
-            one = len(self.embedded) == 1  # a single prompt need not be copied
-            keys, values = (x.expand(group.rows, -1, -1, -1) if one else x[own] for x in (part.keys, part.values))
-            found.append(_KeysAndValues(keys, values, math.log(self.strength)))
-            first_row += group.rows
-        return found
+
+@dataclass(frozen=True)
+class _PrefixOfPass:
+    """What the rows of a pass attend to: all prompts by layer, ``[P, heads, L_p, size]`` each, and which is whose."""
+
+    layers: Sequence[_KeysAndValues]
+    of_rows: Tensor
+    score: float
+
+    def in_layer(self, number: int, groups: Sequence[Group]) -> list[_KeysAndValues]:
+        """For each group ``[rows, heads, L_p, size]``; copied here, so that there is one layer's at a time."""
+        keys, values, _ = self.layers[number]
+        if len(keys) == 1:  # a single prompt need not be copied
+            sizes = [(group.rows, -1, -1, -1) for group in groups]
+            return [_KeysAndValues(keys.expand(*size), values.expand(*size), self.score) for size in sizes]
+        parts = self.of_rows.split([group.rows for group in groups])
+        return [_KeysAndValues(keys[own], values[own], self.score) for own in parts]
 
 
 class PackedEncoder:
@@ -217,9 +225,7 @@ class PackedEncoder:
         self._layers: Sequence[Any] = list(self._encoder.encoder.layer)
         self._num_heads: int = self._encoder.config.num_attention_heads
         self._eager: bool = getattr(self._encoder.config, "_attn_implementation", "eager") == "eager"
-        positions = self._encoder.embeddings.position_embeddings
-        # RoBERTa counts positions from behind the padding's id.
-        self.first_position: int = 0 if positions.padding_idx is None else positions.padding_idx + 1
+        self.first_position = first_position(self._encoder)
 
     def word_embeddings(self, token_ids: Tensor) -> Tensor:
         """Input embeddings ``[N, d_i]`` of tokens ``[N]``."""
@@ -251,7 +257,7 @@ class PackedEncoder:
         at_mask: bool = True,
         mean: bool = False,
         prefix: Prefix | None = None,
-        layers: Sequence[Any] | None = None,
+        depth: int | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The last layer's output of every row: at one slot ``[R, d]``, and averaged over its tokens ``[R, d]``.
 
@@ -262,54 +268,52 @@ class PackedEncoder:
             at_mask: whether to look there.
             mean: whether to average.
             prefix: prompts to attend to, if they stand outside of the texts.
-            layers: all of them by default.
+            depth: to go through the first layers only, as many as this.
         """
-        its_layers = [] if prefix is None else self.keys_and_values(prefix)
+        layers = self._layers[:depth]
         passes = list(in_passes(groups, SLOTS_OF_A_PASS.get(embedded.device.type, len(embedded))))
         sizes = [sum(group.slots for group in one) for one in passes]
         rows = [sum(group.rows for group in one) for one in passes]
         starts = [0, *accumulate(sizes[:-1])]
-        prefixes = [
-            None if prefix is None else [prefix.of_groups(layer, one, row) for layer in its_layers]
-            for one, row in zip(passes, accumulate([0, *rows[:-1]]), strict=True)
-        ]
+        prefixes: Sequence[_PrefixOfPass | None] = [None] * len(passes)
+        if prefix is not None:
+            by_layer, score = self.keys_and_values(prefix, depth), math.log(prefix.strength)
+            prefixes = [_PrefixOfPass(by_layer, own, score) for own in prefix.of_rows.split(rows)]
         parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, prefixes, strict=True)
-        through = self._layers if layers is None else layers
-        found = [self._pass(through, part, one, own - start, mean, beside) for part, one, own, start, beside in parts]
+        found = [self._pass(layers, part, one, own - start, mean, beside) for part, one, own, start, beside in parts]
         means = [own for _, own in found if own is not None]
         return torch.cat([own for own, _ in found]) if at_mask else None, torch.cat(means) if means else None
 
-    def keys_and_values(self, prefix: Prefix) -> list[_KeysAndValues]:
-        """What texts attend to of each prompt in each layer."""
+    def keys_and_values(self, prefix: Prefix, depth: int | None = None) -> list[_KeysAndValues]:
+        """What texts attend to of each prompt in each layer, or in the first ``depth`` of them."""
+        layers = self._layers[:depth]
         prompts, length, _ = prefix.embedded.shape
         hidden, groups = prefix.embedded.flatten(0, 1), (Group(prompts, length, None),)
         found = []
-        for layer in self._layers:
+        for layer in layers:
             attention = layer.attention.self
             keys, values = (self._heads(part(hidden), prompts) for part in (attention.key, attention.value))
             found.append(_KeysAndValues(keys, values))
-            if layer is not self._layers[-1]:
+            if layer is not layers[-1]:
                 hidden = self._layer(layer, hidden, hidden, groups, [length])
         return found
 
     def _pass(
         self,
-        through: Sequence[Any],
+        layers: Sequence[Any],
         hidden: Tensor,
         groups: Sequence[Group],
         slots: Tensor,
         mean: bool,
-        prefixes: Sequence[Sequence[_KeysAndValues]] | None,
+        prefix: _PrefixOfPass | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Layers over some of the rows, which attend to ``prefixes`` (by layer and group) if there are any."""
+        """Layers over some of the rows, which attend to ``prefix`` as well if there is one."""
         lengths = [group.length for group in groups]
-        of_layers: Sequence[Sequence[_KeysAndValues] | None] = prefixes or [None] * len(through)
-        *layers, last = zip(through, of_layers, strict=True)
-        for layer, its_own in layers:
-            hidden = self._layer(layer, hidden, hidden, groups, lengths, its_own)
-        if not mean:
-            return self._layer(last[0], hidden[slots], hidden, groups, [1] * len(groups), last[1]), None
-        hidden = self._layer(last[0], hidden, hidden, groups, lengths, last[1])
+        for number, layer in enumerate(layers):
+            beside = None if prefix is None else prefix.in_layer(number, groups)
+            if layer is layers[-1] and not mean:
+                return self._layer(layer, hidden[slots], hidden, groups, [1] * len(groups), beside), None
+            hidden = self._layer(layer, hidden, hidden, groups, lengths, beside)
         parts = zip(groups, hidden.split([group.slots for group in groups]), strict=True)
         return hidden[slots], torch.cat([_row_means(group, part) for group, part in parts])
 
@@ -319,23 +323,23 @@ class PackedEncoder:
         if function.kind == "features":
             return self.read_batch(batch, function.features)
         if function.kind == "first_layer":
-            return self.read_batch(batch, "mean", self._layers[:1])
+            return self.read_batch(batch, "mean", depth=1)
         return mean_over_tokens(self.word_embeddings(batch["input_ids"]), batch["attention_mask"])
 
-    def read_batch(self, batch: Mapping[str, Any], features: Features, layers: Sequence[Any] | None = None) -> Tensor:
+    def read_batch(self, batch: Mapping[str, Any], features: Features, depth: int | None = None) -> Tensor:
         """Features ``[B, d_o]`` of a wrapped batch of plain tokens: for texts without a prompt.
 
         Args:
             batch: the texts.
             features: what to read.
-            layers: to go through these of the layers only.
+            depth: to go through the first layers only, as many as this.
         """
         packing = pack([batch])
         types = packing.flat("token_type_ids") if "token_type_ids" in batch else None
         embedded = self.embed(self.word_embeddings(packing.flat("input_ids")), packing.columns, types)
         slots = packing.slots_to_read(features)
         return joined_features(
-            *self.read(embedded, packing.groups, slots, features != "mean", features != "mask", layers=layers)
+            *self.read(embedded, packing.groups, slots, features != "mean", features != "mask", depth=depth)
         )[packing.place]
 
     def _layer(
@@ -521,7 +525,7 @@ class PackedClassifier(MaskOnlyClassifier):
         token_ids, columns = packing.flat("input_ids"), packing.columns
         types = packing.flat("token_type_ids") if "token_type_ids" in batches[0] else None
         prompt_slots = columns[:0] if prefix else packing.slots_where("soft_token_ids")
-        asking = batches if prefix or len(prompt_slots) or self.adds_query else ()
+        asking = batches if prefix or len(prompt_slots) else ()
         tuned = any(parameter.requires_grad for parameter in self.plm.parameters())
         return PreparedBatches(
             token_ids=token_ids,
@@ -562,12 +566,17 @@ class PackedClassifier(MaskOnlyClassifier):
         self, prepared: PreparedBatches, pools: Sequence[PromptPool], queries: Sequence[Tensor], dtype: torch.dtype
     ) -> Prefix:
         """The prompts that stand outside of the texts: a single one of a pool once for all of a batch."""
-        mixed, rows, count = [], [], 0
+        mixed: list[Tensor] = []
+        rows: list[Tensor] = []
+        first: dict[int, int] = {}  # by pool: several batches may share a single prompt
+        count = 0
         for pool, query in zip(pools, queries, strict=True):
-            single = pool.num_prompts == 1
-            mixed.append(pool(query[:1] if single else query))
-            rows.append(torch.full((len(query),), count) if single else torch.arange(count, count + len(query)))
-            count += len(mixed[-1])
+            if pool.num_prompts > 1 or id(pool) not in first:
+                mixed.append(pool(query if pool.num_prompts > 1 else query[:1]))
+                first[id(pool)] = count
+                count += len(mixed[-1])
+            start, alone = first[id(pool)], pool.num_prompts == 1
+            rows.append(start + (torch.zeros if alone else torch.arange)(len(query), dtype=torch.long))
         prompts = torch.cat(mixed)
         columns = torch.arange(prompts.shape[1], device=prompts.device).repeat(count)
         embedded = self.packed_encoder.embed(prompts.flatten(0, 1).to(dtype), columns)
@@ -612,8 +621,7 @@ class PackedClassifier(MaskOnlyClassifier):
         )
         sizes = [len(batch["input_ids"]) for batch in prepared.batches]
         masks, means = ([None] * len(sizes) if part is None else part[prepared.place].split(sizes) for part in found)
-        beside = queries if self.adds_query else [None] * len(sizes)
-        return [self._output(*parts) for parts in zip(masks, means, verbalizers, beside, strict=True)]
+        return [self._output(*parts) for parts in zip(masks, means, verbalizers, strict=True)]
 
     def _read(self, batch: Mapping[str, Any], verbalizer: Any) -> EncoderOutput:
         (reading,) = self.encode(self.prepare([batch]), [self.template.pool], [verbalizer])

@@ -34,6 +34,7 @@ from openprompt_meta.methods import (
 from openprompt_meta.methods.building import pool_template, task_sources
 from openprompt_meta.methods.language_model import build_texts, own_copy, product_precision
 from openprompt_meta.methods.method import Method
+from openprompt_meta.prompts.pool_files import READ_AT_MASK
 
 # -- Texts without any template, and fixed features of texts, for methods that do not prompt --------------------------
 
@@ -107,7 +108,8 @@ def build_mask_prototypes(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, show_progress: bool = False
 ) -> Method:
     """Class means of the [MASK]'s features; arguments as for ``build_method``."""
-    template = pool_template(config, loaded, dataset, seed, features="mask")
+    # Only its query is asked, whatever the section says of the pool.
+    template = pool_template(config, loaded, dataset, seed, **READ_AT_MASK, num_prompts=1, top_n=None, init="random")
     sources = task_sources(
         config,
         dataset,

@@ -36,11 +36,11 @@ def pool_template(
     config: RunConfig, loaded: LoadedMLM, dataset: TextDataset, seed: int, **others: Any
 ) -> PromptPoolTemplate:
     """The template of the configuration's section, with ``others`` in place of what stands there."""
-    if config.prompt_pool_template.init == "general":
-        _warn_of_classes_that_were_learned(dataset)
     # What the prompts start from must not know the classes they will be tested on.
     words = {name: dataset.label_words[name] for name in dataset.train.classes if name in dataset.label_words}
     settings = {**config.prompt_pool_template.model_dump(), "label_words": words, **others}
+    if settings["init"] == "general":
+        _warn_of_classes_that_were_learned(dataset)
     template: PromptPoolTemplate = PromptPoolTemplate(
         loaded.model, loaded.tokenizer, **settings, seed=seed, max_seq_length=config.dataset.max_seq_length
     ).to(loaded.model.device)
@@ -70,8 +70,7 @@ def verbalizer_of(config: RunConfig, loaded: LoadedMLM, seed: int) -> EpisodicVe
         settings = config.verbalizer_section.model_dump()
         if "feature_size" in inspect.signature(made).parameters:
             template = config.prompt_pool_template
-            size = feature_size(loaded.model, suited_features(template.features, loaded.model))
-            settings["feature_size"] = size * (2 if template.add_query else 1)
+            settings["feature_size"] = feature_size(loaded.model, suited_features(template.features, loaded.model))
         verbalizer: EpisodicVerbalizer = made(tokenizer=loaded.tokenizer, model=loaded.model, **settings)
     return verbalizer
 

@@ -133,10 +133,8 @@ def build_classifier(
     dropout = config.plm.dropout
     kind: Callable[..., MaskClassifier] = MaskClassifier
     knows_head = not verbalizer.needs_vocabulary_head or vocabulary_head(loaded.model) is not None
-    # A prefix and a mean leave the [MASK] out, which then cannot be asked for words: only OpenPrompt's pass has both.
-    packable = not (template.as_prefix and template.features == "mean" and verbalizer.needs_vocabulary_head)
     if config.run.engine == "fast" and knows_head:
-        packs = packable and not dropout and packed_encoder(loaded.model) is not None
+        packs = not dropout and packed_encoder(loaded.model) is not None
         kind = partial(PackedClassifier, compiled=config.plm.compile) if packs else MaskOnlyClassifier
     classifier = kind(loaded.model, template, verbalizer, freeze_plm=not tuned, plm_eval_mode=not dropout)
     loaded.model.requires_grad_(tuned)  # OpenPrompt takes evaluation mode for a wish to freeze

@@ -20,7 +20,6 @@ def build_verbalizer_tuning(
 ) -> Method:
     """Language model and verbalizer are tuned in each task; arguments as for ``build_method``."""
     section = config.settings(VerbalizerTuningSection)
-    config = config.with_values({"prompt_pool_template.add_query": False})  # there is no prompt to do without
     loaded = own_copy(loaded)
     template = DiscreteTemplate(
         loaded.model,

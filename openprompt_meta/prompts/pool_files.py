@@ -36,7 +36,6 @@ DESCRIBED = ("num_prompts", "prompt_length", "top_n", "attention", "attention_te
 READ_AT_MASK: Mapping[str, Any] = {
     "features": "mask",
     "query": "features",
-    "add_query": False,
     "as_prefix": False,
     "prefix_strength": 1.0,
 }
@@ -160,4 +159,12 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
-    return {**READ_AT_MASK, **config}  # templates that were saved before they could be read otherwise
+    if config.get("add_query"):
+        raise TemplateError(
+            f"{path} has add_query: its texts are read twice, which this package does not do any more. Train the pool "
+            "again, or use the version that saved it."
+        )
+    config = {**READ_AT_MASK, **config}  # templates that were saved before they could be read otherwise
+    if type(config["as_prefix"]) is not bool:
+        raise TemplateError(f"{path}: as_prefix should be true or false, found {config['as_prefix']!r:.80}.")
+    return config

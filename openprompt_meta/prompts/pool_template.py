@@ -36,7 +36,7 @@ from openprompt_meta.prompts.pooling import (
     query_size,
     suited_features,
 )
-from openprompt_meta.prompts.prefix import check_takes_prefix, prefix_inputs
+from openprompt_meta.prompts.prefix import check_takes_prefix, first_position, position_table, prefix_inputs
 from openprompt_meta.prompts.query import ModelReference, QueryFunction
 
 logger = logging.getLogger(__name__)
@@ -89,14 +89,15 @@ class PromptPoolTemplate(SoftTemplate):
             of a sentence encoder, which has no trained [MASK]. Whoever looks at the [MASK] of the outputs finds it
             there.
         query: what a text asks the pool with: its ``features`` without a prompt, for which it is read once more (the
-            paper), or what takes no second pass: the mean over its tokens' input ``embeddings``, or over the output of
-            the ``first_layer``.
-        add_query: put the query, the same reading of the text without a prompt, beside the features, each of length
-            one: what the model knows by itself is then not lost to the prompt. Every text is read twice.
+            paper), or what takes less: the mean over its tokens' input ``embeddings``, which takes no pass, or over
+            the output of the ``first_layer``, of which the fast engine computes no more than that layer; in stock
+            OpenPrompt and for other models than BERT's kind the text goes through all of them.
         as_prefix: the prompt attends to itself alone, and the text, read as if there were no prompt in it (nor a
             [MASK] that nobody reads), to itself and the prompt. The prompt's hidden states are then the same for all
             texts: those of a single prompt are computed once, and a text takes hardly longer than without one. Where
-            ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA).
+            ``{"pool"}`` stands makes no difference. For models with absolute positions (BERT, RoBERTa, ELECTRA). A
+            long text is still cut as if prompt and [MASK] stood in it: raise the length budget by ``prompt_length``
+            + 1 to have as much of it read as without them.
         prefix_strength: s, what each position of a prefix counts for where a text attends to it and to its own
             tokens: at 1 as much as a token, towards 0 nothing. Below 1 a prompt steers without drowning what the model
             knows by itself, most of all in short texts.
@@ -134,7 +135,6 @@ class PromptPoolTemplate(SoftTemplate):
         keys: str = "normal",
         features: str = "mask",
         query: str = "features",
-        add_query: bool = False,
         as_prefix: bool = False,
         prefix_strength: float = 1.0,
         max_seq_length: int | None = None,
@@ -162,13 +162,12 @@ class PromptPoolTemplate(SoftTemplate):
         if keys not in KEYS:
             raise TemplateError(f"keys must be one of {', '.join(KEYS)}; got {keys!r}.")
         self.keys = keys
-        self.add_query = add_query
         self.as_prefix = as_prefix
         self.prefix_strength = _checked_strength(prefix_strength, as_prefix)
         if as_prefix:
             check_takes_prefix(model)
         chosen = suited_features(features, model)
-        kind = _query_kind(query, add_query)
+        kind = _query_kind(query)
         self.query_function = QueryFunction(model, query_copy, chosen, kind)
         self._reading = FeaturesInPlaceOfMask(chosen)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -214,10 +213,10 @@ class PromptPoolTemplate(SoftTemplate):
         config["features"] = suited_features(config["features"], self._model.model)
         own: dict[str, Any] = {"key_dim": self.pool.key_dim, "value_dim": self.pool.value_dim}
         own |= {name: getattr(self.pool, name) for name in ("num_prompts", "prompt_length")}
-        others: dict[str, Any] = {name: config[name] for name in own if config[name] != own[name]}
-        for name in ("features", "as_prefix"):
-            if config[name] != getattr(self, name):
-                others[name], own[name] = config[name], getattr(self, name)
+        # What the prompts were learned to be read by. Not prefix_strength: they are learned at 1 and used at less.
+        # Nor query: a single prompt is never asked for.
+        own |= {name: getattr(self, name) for name in ("features", "as_prefix")}
+        others = {name: config[name] for name in own if config[name] != own[name]}
         if others:
             raise TemplateError(
                 f"init: general starts from the pool that ships, which was learned on minilm and "
@@ -239,7 +238,7 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def feature_size(self) -> int:
         """d_o, the length of a text's features."""
-        return feature_size(self._model.model, self.features) * (2 if self.add_query else 1)
+        return feature_size(self._model.model, self.features)
 
     @property
     def query(self) -> Query:
@@ -249,7 +248,7 @@ class PromptPoolTemplate(SoftTemplate):
     @property
     def asks_queries(self) -> bool:
         """Whether the query of a text makes a difference: a single prompt is the same whatever it is."""
-        return self.pool.num_prompts > 1 or self.add_query
+        return self.pool.num_prompts > 1
 
     @property
     def starts_from_queries(self) -> bool:
@@ -418,8 +417,7 @@ class PromptPoolTemplate(SoftTemplate):
         """
         prepared = {key: batch[key] for key in batch}
         is_pool = self._pool_positions(batch)
-        queries = self.pool_queries(batch)
-        prompts = self.pool(queries)  # [B, L_p, d_i]
+        prompts = self.pool(self.pool_queries(batch))  # [B, L_p, d_i]
         embeds: Tensor = self.raw_embedding(prepared.pop("input_ids"))
         embeds = embeds.masked_scatter(is_pool.unsqueeze(-1), prompts.to(embeds.dtype))
         if self.soft_tokens is not None:
@@ -430,7 +428,7 @@ class PromptPoolTemplate(SoftTemplate):
         is_read = self.read_positions(batch)
         if self.as_prefix:
             prepared |= prefix_inputs(self._model.model, is_pool, is_read, self.prefix_strength)
-        self._reading.note(batch, is_read, queries if self.add_query else None)
+        self._reading.note(batch, is_read)
         return prepared
 
     def post_processing_outputs(self, outputs: Any) -> Any:
@@ -530,9 +528,10 @@ class PromptPoolTemplate(SoftTemplate):
         """
         config = read_pool_config(Path(folder))
         _check_model(model)
-        features = suited_features(str(overrides.pop("features", config["features"])), model)
+        features = suited_features(overrides.pop("features", config["features"]), model)
+        kind = _query_kind(overrides.get("query", config["query"]))
         found = {
-            "key_dim": query_size(model, features, _query_kind(config["query"], False)),
+            "key_dim": query_size(model, features, kind),
             "value_dim": model.get_input_embeddings().weight.shape[1],  # type: ignore[operator]
         }
         for name, size in found.items():
@@ -568,11 +567,9 @@ def _checked_strength(strength: float, as_prefix: bool) -> float:
     return float(strength)
 
 
-def _query_kind(query: str, add_query: bool) -> Query:
+def _query_kind(query: str) -> Query:
     for known in QUERIES:
         if query == known:
-            if add_query and known != "features":
-                raise TemplateError(f"add_query puts the features beside themselves; query: {query} has none of them.")
             return known
     raise TemplateError(f"query must be one of {', '.join(QUERIES)}; got {query!r}.")
 
@@ -593,12 +590,9 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _positions(model: nn.Module) -> int | None:
-    """How many positions the model has, or ``None`` if it counts distances instead (DeBERTa-v2)."""
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            # RoBERTa and MPNet count from behind the padding's id, so that many rows are never used.
-            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
-    return None
+    """How many positions the model has, or ``None`` if it counts distances instead."""
+    table = position_table(model)
+    return None if table is None else table.num_embeddings - first_position(model)
 
 
 # -- `DiscreteTemplate`: words and a [MASK] around the text, and no soft prompt ---------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openprompt_meta.errors import TemplateError
@@ -88,11 +87,6 @@ def joined_features(at_mask: Tensor | None, mean: Tensor | None) -> Tensor:
     return torch.cat([part.to(wide) for part in parts], dim=-1)
 
 
-def with_query(features: Tensor, query: Tensor) -> Tensor:
-    """The features of a text and the query of it side by side, each of length one, ``[B, 2 d]``."""
-    return joined_features(F.normalize(features, dim=-1), F.normalize(query, dim=-1))
-
-
 class FeaturesInPlaceOfMask:
     """Lets whoever looks at the [MASK] see a text's features there: OpenPrompt's own classes look nowhere else.
 
@@ -103,28 +97,24 @@ class FeaturesInPlaceOfMask:
         self.features = features
         self._mask: Tensor | None = None
         self._is_mask: Tensor | None = None
-        self._query: Tensor | None = None
 
-    def note(self, batch: Mapping[str, Any], is_read: Tensor, query: Tensor | None = None) -> None:
-        """Remember what of a wrapped batch is read, and the queries ``[B, d]`` that stand beside it, if they do.
+    def note(self, batch: Mapping[str, Any], is_read: Tensor) -> None:
+        """Remember what of a wrapped batch is read.
 
         Args:
             batch: on its way into the language model.
             is_read: ``[B, L]``, above zero at the tokens that a mean is over.
-            query: the queries.
         """
-        if self.features != "mask" or query is not None:
-            self._mask, self._is_mask, self._query = is_read, batch["loss_ids"] > 0, query
+        if self.features != "mask":
+            self._mask, self._is_mask = is_read, batch["loss_ids"] > 0
 
     def put(self, outputs: Any) -> Any:
         """The language model's outputs, with the features of a text at each position of its last hidden states."""
         if self._mask is None or self._is_mask is None:
             return outputs
-        mask, is_mask, query = self._mask, self._is_mask, self._query
-        self._mask = self._is_mask = self._query = None
+        mask, is_mask = self._mask, self._is_mask
+        self._mask = self._is_mask = None
         *before, last = outputs.hidden_states
         read = pooled_features(last, mask, is_mask, self.features)
-        if query is not None:
-            read = with_query(read, query)
         outputs.hidden_states = (*before, read.unsqueeze(1).expand(-1, last.shape[1], -1))
         return outputs

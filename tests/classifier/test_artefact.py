@@ -108,6 +108,28 @@ def test_a_loaded_classifier_learns_on_as_the_saved_one(fitted: MetaPromptClassi
     assert np.array_equal(loaded.predict_proba(QUESTIONS), fitted.fit(TEXTS[:3], LABELS[:3]).predict_proba(QUESTIONS))
 
 
+def test_one_that_was_saved_before_there_were_prefixes_still_loads(fitted: MetaPromptClassifier, saved: Path) -> None:
+    def as_before(settings: dict[str, Any]) -> None:
+        for key in ("query", "as_prefix", "prefix_strength"):
+            del settings[key]
+        settings["add_query"] = False
+
+    edit(saved, lambda c: as_before(c["settings"]["prompt_pool_template"]))
+    edit(saved, as_before, "prompt_pool.json")
+    loaded = MetaPromptClassifier.from_pretrained(saved)
+    assert (loaded.predict_proba(QUESTIONS) == fitted.predict_proba(QUESTIONS)).all()
+
+
+def test_what_is_read_of_a_text_is_saved_by_its_name(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    config = (tmp_path / "run" / "config.yaml").read_text("utf-8")
+    assert config.count("features: mask") == 1
+    (tmp_path / "run" / "config.yaml").write_text(config.replace("features: mask", "features: auto"), "utf-8")
+    MetaPromptClassifier.from_run(tmp_path / "run").fit(TEXTS, LABELS).save_pretrained(tmp_path / "saved")
+    described = json.loads((tmp_path / "saved" / "prompt_pool.json").read_text("utf-8"))
+    assert described["features"] == "mask"
+
+
 def test_the_folder_can_be_given_to_the_constructor(fitted: MetaPromptClassifier, saved: Path) -> None:
     again = MetaPromptClassifier(saved).fit(TEXTS, LABELS)
     assert np.array_equal(again.predict_proba(QUESTIONS), fitted.predict_proba(QUESTIONS))
@@ -444,6 +466,17 @@ def test_a_verbalizer_or_pool_of_another_size_is_refused(saved: Path) -> None:
         seal(saved, name)
         with pytest.raises(ModelError, match="verbalizer"):
             MetaPromptClassifier.from_pretrained(saved).predict(["rain"])
+
+
+def test_features_of_another_width_than_the_models_are_refused_whatever_the_pool_is_asked_with(saved: Path) -> None:
+    edit(saved, lambda c: c["settings"]["prompt_pool_template"].update(query="embeddings"))
+    assert len(MetaPromptClassifier.from_pretrained(saved).predict(["rain"])) == 1
+    name = "classifier.safetensors"
+    tensors = safetensors.torch.load_file(saved / name)
+    safetensors.torch.save_file({**tensors, "features": torch.zeros(6, 31)}, saved / name)
+    seal(saved, name)
+    with pytest.raises(ModelError, match="have 31 numbers each, expected 32"):
+        MetaPromptClassifier.from_pretrained(saved).predict(["rain"])
 
 
 def test_where_there_is_no_classifier_the_message_says_what_there_is(tmp_path: Path, tiny_run: Path) -> None:

@@ -157,6 +157,23 @@ def test_other_splits_may_call_unseen_what_it_has_seen(caplog: pytest.LogCapture
         assert ("is no measure of unseen classes" in caplog.text) == warns
 
 
+def test_a_yaml_that_ships_with_the_recommended_preset_goes_on_from_it() -> None:
+    from openprompt_meta.config.loading import find_yaml, load_config
+    from openprompt_meta.data.loading import open_dataset
+    from openprompt_meta.methods.language_model import load_language_model
+    from openprompt_meta.methods.method import build_method
+
+    config = load_config(find_yaml("demo"))
+    assert config.prompt_pool_template.init == "general"
+    template = build_method(
+        config, load_language_model(config), open_dataset(config.dataset), seed=0
+    ).classifier.template
+    shipped, _ = read_tensors(GENERAL / "prompt_pool.safetensors")
+    assert (template.pool.prompts == shipped["prompts"]).all()
+    assert template.features == "mean"
+    assert template.as_prefix
+
+
 def test_a_run_goes_on_from_it() -> None:
     from openprompt_meta.config.validation import config_from_mapping
     from openprompt_meta.data.loading import open_dataset
@@ -171,6 +188,9 @@ def test_a_run_goes_on_from_it() -> None:
     at_mask = config.with_values({"prompt_pool_template.features": "mask"})
     with pytest.raises(TemplateError, match=r"has features = mean; asked for is features = mask"):
         build_method(at_mask, load_language_model(at_mask), open_dataset(at_mask.dataset), seed=0)
+    within = config.with_values({"prompt_pool_template.as_prefix": False})
+    with pytest.raises(TemplateError, match=r"has as_prefix = True; asked for is as_prefix = False"):
+        build_method(within, load_language_model(within), open_dataset(within.dataset), seed=0)
     wide = config.with_values({"prompt_pool_template.num_prompts": 3})
     with pytest.raises(TemplateError, match=r"has num_prompts = 1; asked for is num_prompts = 3"):
         build_method(wide, load_language_model(wide), open_dataset(wide.dataset), seed=0)

@@ -79,6 +79,30 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(path: str, meant:
     assert f"  {path}: unknown key. Did you mean {meant!r}?" in message(nested(path, 1))
 
 
+def test_a_key_that_is_no_more_is_passed_over_where_it_says_nothing() -> None:
+    assert config_from_mapping({"prompt_pool_template": {"add_query": False}}) == RunConfig()
+    assert "prompt_pool_template.add_query: unknown key" in message({"prompt_pool_template": {"add_query": True}})
+
+
+def test_a_prefix_and_what_cannot_stand_beside_it_are_refused() -> None:
+    strength = {"prompt_pool_template": {"prefix_strength": 0.5}}
+    assert "prompt_pool_template.prefix_strength: got 0.5, which is of a prompt that is a prefix" in message(strength)
+    template = {"as_prefix": True, "features": "mean"}
+    mixed = {
+        "plm": {"model_path": "minilm-mlm"},
+        "prompt_pool_template": template,
+        "rep_verbalizer": {"mix_lambda": 0.5},
+    }
+    told = "rep_verbalizer.mix_lambda: 0.5 has the [MASK] predict words, but prompt_pool_template.as_prefix"
+    assert told in message(mixed)
+    for fine in (
+        {"rep_verbalizer": {}},
+        {"method": "verbalizer"},
+        {"prompt_pool_template": {**template, "features": "both"}},
+    ):
+        config_from_mapping({**mixed, **fine})
+
+
 def test_a_shared_key_is_looked_for_in_the_chosen_verbalizer() -> None:
     text = message({"verbalizer": "dart_verbalizer", "meta": {"mix_lambda": 1}})
     assert "Did you mean 'dart_verbalizer.mix_lambda'?" in text

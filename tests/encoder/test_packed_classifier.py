@@ -36,11 +36,10 @@ def mlm(request: pytest.FixtureRequest, tiny_mlm_folder: Callable[[str], Any]) -
 
 
 def setting(
-    mlm: LoadedMLM, kind: type[MaskClassifier], features: str = "mask"
+    mlm: LoadedMLM, kind: type[MaskClassifier], features: str = "mask", **options: Any
 ) -> tuple[MaskClassifier, TokenizedTexts]:
-    template = PromptPoolTemplate(
-        mlm.model, mlm.tokenizer, TEXT, num_prompts=3, prompt_length=2, seed=0, features=features
-    ).double()
+    settings = {"num_prompts": 3, "prompt_length": 2, "seed": 0, "features": features, **options}
+    template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, **settings).double()
     verbalizer = ManualVerbalizer(mlm.tokenizer, CLASSES, label_words=LABEL_WORDS)
     classifier = kind(mlm.model, template, verbalizer, freeze_plm=True, plm_eval_mode=True)
     return classifier, TokenizedTexts(TEXTS, template, mlm.wrapper(tokenizer=mlm.tokenizer, max_seq_length=120))
@@ -68,6 +67,33 @@ def test_batches_with_pools_of_their_own_are_read_as_one_by_one(mlm: LoadedMLM, 
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             assert torch.allclose(one, two, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("slots", [40, 4096], ids=["passes smaller than a batch", "one pass"])
+@pytest.mark.parametrize("num_prompts", [1, 3])
+@pytest.mark.parametrize("features", ["mask", "both"])
+def test_batches_with_prefixes_of_their_own_are_read_as_one_by_one(
+    mlm: LoadedMLM, features: str, num_prompts: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SLOTS_OF_A_PASS, "cpu", slots)
+    found = []
+    for kind in (MaskClassifier, MaskOnlyClassifier, PackedClassifier):
+        options = {"num_prompts": num_prompts, "as_prefix": True, "prefix_strength": 0.4}
+        classifier, texts = setting(mlm, kind, features, **options)
+        own, other = classifier.template.pool, another_pool(classifier)
+        batches = [texts.batch([1, 0]), texts.batch([6, 2, 3, 4]), texts.batch([5])]
+        readings = classifier.encode(classifier.prepare(batches), [own, other, own])  # two share a pool
+        evaluated = torch.cat([classifier.verbalizer.log_probabilities(*reading) for reading in readings])
+        gradients = torch.autograd.grad(evaluated[:, 0].sum(), [own.prompts, other.prompts])
+        found.append([torch.cat([r.features for r in readings]).detach(), evaluated.detach(), *gradients])
+    for others in found[1:]:
+        for one, two in zip(found[0], others, strict=True):
+            assert torch.allclose(one, two, rtol=1e-8, atol=1e-11)
+
+
+def test_words_at_a_mask_that_is_left_out_are_refused(tiny: Callable[[str], LoadedMLM]) -> None:
+    with pytest.raises(ModelError, match="ManualVerbalizer has the \\[MASK\\] predict words"):
+        setting(tiny("bert"), MaskClassifier, "mean", as_prefix=True)
 
 
 def test_reading_leaves_the_template_and_what_was_laid_out_as_they_were(mlm: LoadedMLM) -> None:

@@ -64,6 +64,20 @@ def test_they_are_what_the_query_function_says_to_each_text_alone(
         assert torch.allclose(found[index], template.query_function(inputs, is_mask)[0], rtol=1e-8, atol=1e-10)
 
 
+def test_each_kind_of_query_makes_a_file_of_its_own(
+    tiny: Callable[[str], LoadedMLM], tmp_path: Path, counted: list[int]
+) -> None:
+    mlm = tiny("bert")
+    found = []
+    for _ in range(2):
+        for kind in ("features", "embeddings", "first_layer"):
+            template = PromptPoolTemplate(mlm.model, mlm.tokenizer, TEXT, num_prompts=2, seed=0, query=kind)
+            found.append(query_vectors(rows_of(mlm, template), template.query_function, tmp_path))
+    assert len(counted) == len(list(tmp_path.iterdir())) == 3
+    assert all(torch.equal(one, two) for one, two in zip(found[:3], found[3:], strict=True))
+    assert not any(torch.allclose(one, two) for one, two in ((found[0], found[1]), (found[1], found[2])))
+
+
 def test_a_second_call_reads_them_from_disk_bit_by_bit(
     tiny: Callable[[str], LoadedMLM], tmp_path: Path, counted: list[int]
 ) -> None:

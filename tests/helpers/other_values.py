@@ -41,6 +41,7 @@ _COMPANIONS: dict[str, dict[str, Any]] = {
     "dataset.mixture": {"dataset.path": None, "dataset.name": "both"},
     "dataset.apart_from": {"dataset.path": None, "dataset.name": "both", "dataset.mixture": ["demo", "hwu64"]},
     "meta.train_names": {"rep_verbalizer.name_weight": 1.0},
+    "prompt_pool_template.prefix_strength": {"prompt_pool_template.as_prefix": True},
     "dataset.splits": {"dataset.split_counts": [20, 8, 7]},
     **{
         f"{name}.learn": {f"{name}.mix_lambda": 0.5}

@@ -51,12 +51,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.attention": "cosine",
         "prompt_pool_template.keys": "kmeans",
     },
-    "one prompt and the query": {
-        "rep_verbalizer.name_weight": 1.5,
-        "prompt_pool_template.features": "mean",
-        "prompt_pool_template.num_prompts": 1,
-        "prompt_pool_template.add_query": True,
-    },
     "the pool asked with embeddings": {"prompt_pool_template.query": "embeddings"},
     "the pool asked with the first layer's output": {
         "prompt_pool_template.query": "first_layer",
@@ -75,15 +69,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prompt_pool_template.as_prefix": True,
         "prompt_pool_template.prefix_strength": 0.3,
     },
-    "a prefix, the [MASK] and the query": {
+    "a prefix and the words at the [MASK]": {
         "rep_verbalizer.mix_lambda": 0.5,
-        "prompt_pool_template.add_query": True,
         "prompt_pool_template.as_prefix": True,
-    },
-    "several prompts and the query": {
-        "verbalizer": "warp_verbalizer",
-        "prompt_pool_template.features": "both",
-        "prompt_pool_template.add_query": True,
     },
     "names kept from the last inner step": {
         "rep_verbalizer.mix_lambda": 0.6,

@@ -361,6 +361,19 @@ def test_a_method_without_prompts_has_no_say_about_the_verbalizer() -> None:
     assert config_from_mapping({"method": "metaprompting", **FROZEN, "meta": {"first_order": False}}) is not None
 
 
+def test_the_masks_features_are_those_of_the_bare_template_whatever_the_section_says(config: RunConfig) -> None:
+    config = variant(config, "mask_prototypes")
+    expected = built(config)
+    for keys in (
+        {"query": "embeddings"},
+        {"query": "first_layer", "top_n": 2},
+        {"features": "mean", "init": "general", "num_prompts": 1, "as_prefix": True, "prefix_strength": 0.5},
+    ):
+        found = built(config.with_values({f"prompt_pool_template.{key}": value for key, value in keys.items()}))
+        one, two = (method.sources["test"][0].support["features"] for method in (expected, found))
+        assert torch.equal(one, two)
+
+
 def test_with_test_classes_valid_the_test_never_sees_a_test_class(config: RunConfig, tmp_path: Path) -> None:
     config = config.with_values({"method": "mean_prototypes", "meta.test_classes": "valid"})
     dataset = open_dataset(config.dataset)

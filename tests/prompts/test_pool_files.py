@@ -89,6 +89,20 @@ def test_other_arguments_may_be_given_anew(bert, saved):
     assert loaded.query_function.frozen_copy
 
 
+def test_what_was_saved_before_there_were_prefixes_is_read_as_in_the_paper(bert, saved):
+    edit(saved, query="drop", as_prefix="drop", prefix_strength="drop", add_query=False)
+    loaded = load(bert, saved)
+    assert (loaded.query, loaded.as_prefix, loaded.prefix_strength) == ("features", False, 1.0)
+
+
+def test_another_query_may_be_asked_for_if_it_is_as_long(tiny, bert, saved, tmp_path):
+    assert load(bert, saved, query="embeddings").query == "embeddings"
+    electra = tiny("electra")  # whose embeddings are narrower than its layers
+    pool_template(electra).save_pretrained(tmp_path / "electra")
+    with pytest.raises(TemplateError, match="key_dim = 32; this model has 16"):
+        load(electra, tmp_path / "electra", query="embeddings")
+
+
 def test_a_model_of_other_sizes_is_refused_with_both_sizes(tiny, saved):
     with pytest.raises(TemplateError, match=r"value_dim = 32; this model has 16. Load the model it was learned for"):
         load(tiny("electra"), saved)
@@ -106,6 +120,10 @@ def test_a_model_of_other_sizes_is_refused_with_both_sizes(tiny, saved):
         ({"num_prompts": "drop"}, "lacks num_prompts"),
         ({"num_prompts": 5}, r"holds tensors .* asks for"),
         ({"num_prompts": "4"}, "num_prompts must be a whole number"),
+        ({"add_query": True}, "has add_query: its texts are read twice"),
+        ({"as_prefix": 1}, "as_prefix should be true or false, found 1"),
+        ({"query": 3}, "query must be one of"),
+        ({"prefix_strength": "0.4"}, "prefix_strength must be above 0"),
         ({"text": "{print('x')} {'mask'}"}, "never run code"),
     ],
 )

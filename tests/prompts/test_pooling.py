@@ -131,12 +131,10 @@ def test_the_pool_can_be_asked_with_what_takes_no_second_pass(tiny):
             assert torch.allclose(asked[i], vectors[0].mean(dim=0), rtol=1e-8, atol=1e-10)
 
 
-def test_an_unknown_query_and_one_beside_other_features_are_refused(tiny):
+def test_an_unknown_query_is_refused(tiny):
     mlm = tiny("bert")
     with pytest.raises(TemplateError, match="query must be one of features, embeddings, first_layer; got 'words'"):
         pool_template(mlm, query="words")
-    with pytest.raises(TemplateError, match="query: embeddings has none of them"):
-        pool_template(mlm, query="embeddings", add_query=True)
 
 
 @pytest.mark.parametrize("kind", [WarpVerbalizer, DartVerbalizer, ProtoVerbalizer])
@@ -151,40 +149,6 @@ def test_verbalizers_with_parameters_take_features_of_any_size(kind, tiny):
     predicted = model(batch_of(mlm, template))
     assert predicted.shape == (len(TEXTS), len(CLASSES))
     assert torch.allclose(predicted.exp().sum(dim=-1), torch.ones(len(TEXTS)), atol=1e-5)
-
-
-@pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize("num_prompts", [1, 3])
-def test_the_query_stands_beside_the_features(num_prompts, features, tiny):
-    mlm = double(tiny("bert"))
-    template = pool_template(mlm, features=features, num_prompts=num_prompts, add_query=True).double()
-    batch = batch_of(mlm, template)
-    model = classifier(mlm, template, torch.nn.Identity()).eval()
-    read = model.extract_at_mask(model.prompt_model(batch).hidden_states[-1], batch)
-    assert read.shape == (len(TEXTS), template.feature_size)
-    for i in range(len(TEXTS)):
-        length = int(batch["attention_mask"][i].sum())
-        ids, soft, is_mask = (batch[key][i, :length] for key in ("input_ids", "soft_token_ids", "loss_ids"))
-        # Of a text that is read without a prompt nobody reads the [MASK], unless it is what is read.
-        alone = ids[(soft == 0) & ((is_mask <= 0) if features == "mean" else torch.ones_like(ids, dtype=torch.bool))]
-        hidden = mlm.model.bert(alone.unsqueeze(0)).last_hidden_state[0]
-        at = hidden[(alone == mlm.tokenizer.mask_token_id).nonzero()[0, 0]] if features != "mean" else None
-        mean = hidden.mean(dim=0)
-        query = {"mask": at, "mean": mean, "both": torch.cat([mean if at is None else at, mean])}[features]
-        prompted = written_out(mlm, template, batch, features)[i]
-        expected = torch.cat([prompted / prompted.norm(), query / query.norm()])
-        assert torch.allclose(read[i], expected, rtol=1e-7, atol=1e-9)
-
-
-def test_a_query_that_the_batch_brings_is_not_computed_again(tiny):
-    mlm = double(tiny("bert"))
-    template = pool_template(mlm, features="mean", num_prompts=1, add_query=True).double()
-    batch = dict(batch_of(mlm, template).items())
-    given = torch.randn(len(TEXTS), template.pool.key_dim, generator=torch.Generator().manual_seed(0)).double()
-    model = classifier(mlm, template, torch.nn.Identity()).eval()
-    hidden = model.prompt_model({**batch, "query": given}).hidden_states[-1]
-    beside = hidden[:, 0, template.pool.key_dim :]
-    assert torch.allclose(beside, torch.nn.functional.normalize(given, dim=-1))
 
 
 def test_openprompts_own_verbalizer_reads_the_mean_as_well(tiny):
@@ -211,11 +175,10 @@ def test_a_template_of_words_alone_reads_the_mean_too(tiny):
 
 def test_a_saved_template_knows_what_it_reads(tiny, tmp_path):
     mlm = tiny("bert")
-    template = pool_template(mlm, features="both", add_query=True)
+    template = pool_template(mlm, features="both")
     template.save_pretrained(tmp_path)
     loaded = PromptPoolTemplate.from_pretrained(tmp_path, mlm.model, mlm.tokenizer)
     assert loaded.features == "both"
-    assert loaded.add_query
     assert torch.equal(loaded.pool.keys, template.pool.keys)
     with pytest.raises(TemplateError, match="key_dim = 64; this model has 32"):
         PromptPoolTemplate.from_pretrained(tmp_path, mlm.model, mlm.tokenizer, features="mean")

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import gelu, layer_norm
 
 from openprompt_meta.errors import TemplateError
+from openprompt_meta.prompts import prefix
 from openprompt_meta.prompts.pool_template import PromptPoolTemplate
 from tests.helpers.prompts import TEXTS, batch_of, classifier, examples, pool_template
 
@@ -33,17 +34,19 @@ def norm(layer, rows):
 
 
 def entered(bert, vectors):
-    """What of each vector enters the first layer, counted from position 0."""
+    """What of each vector enters the first layer, counted from 0, or from where RoBERTa does."""
     table = bert.embeddings
-    return norm(
+    start = 2 if bert.config.model_type == "roberta" else 0
+    found = norm(
         table.LayerNorm,
         torch.stack(
             [
-                vector + table.position_embeddings.weight[place] + table.token_type_embeddings.weight[0]
+                vector + table.position_embeddings.weight[start + place] + table.token_type_embeddings.weight[0]
                 for place, vector in enumerate(vectors)
             ]
         ),
     )
+    return bert.embeddings_project(found) if bert.config.model_type == "electra" else found
 
 
 def attended(layer, asking, answering, heads, counts):
@@ -66,10 +69,10 @@ def attended(layer, asking, answering, heads, counts):
 
 
 @torch.no_grad()
-def written_out(mlm, template, prompts, features):
+def written_out(mlm, template, prompts, features, **options):
     """Features ``[n, d_o]`` of the texts, each with its prompt, by the definition."""
-    bert, heads = mlm.model.bert, mlm.model.config.num_attention_heads
-    batch = batch_of(mlm, template)
+    bert, heads = mlm.model.base_model, mlm.model.config.num_attention_heads
+    batch = batch_of(mlm, template, **options)
     found = []
     for i, prompt in enumerate(prompts):
         length = int(batch["attention_mask"][i].sum())
@@ -127,19 +130,77 @@ def test_gradients_through_a_prefix_are_those_of_finite_differences(tiny):
         assert abs((moved[0] - moved[1]) / (2 * step) - gradient[place].item()) < 1e-6
 
 
+@pytest.mark.parametrize("features", ["mask", "mean"])
 @pytest.mark.parametrize("family", ["roberta", "electra"])
-def test_other_models_with_absolute_positions_take_a_prefix(family, tiny):
+def test_other_models_with_absolute_positions_take_a_prefix(family, features, tiny):
     mlm = double(tiny(family))
-    template = pool_template(mlm, text=TEXT, features="mean", as_prefix=True).double()
-    whole = features_of(mlm, template)
-    template.text = '{"placeholder": "text_a"} {"mask"} {"pool"}'
-    assert torch.allclose(features_of(mlm, template), whole, rtol=1e-9, atol=1e-11)
+    template = pool_template(mlm, text=TEXT, features=features, num_prompts=1, as_prefix=True).double()
+    expected = written_out(mlm, template, template.pool.prompts.expand(len(TEXTS), -1, -1), features)
+    assert torch.allclose(features_of(mlm, template), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("text", [TEXT, '{"pool"} {"placeholder": "text_a"} : {"placeholder": "text_b"} {"mask"}'])
+def test_texts_that_are_cut_and_pairs_of_texts_take_a_prefix(text, tiny):
+    mlm = double(tiny("bert"))
+    template = pool_template(mlm, text=text, features="both", num_prompts=1, as_prefix=True).double()
+    cut = {"max_seq_length": 11}
+    assert not torch.equal(
+        batch_of(mlm, template, **cut)["attention_mask"].sum(dim=1),
+        batch_of(mlm, template)["attention_mask"].sum(dim=1),
+    )
+    expected = written_out(mlm, template, template.pool.prompts.expand(len(TEXTS), -1, -1), "both", **cut)
+    assert torch.allclose(features_of(mlm, template, **cut), expected, rtol=1e-7, atol=1e-9)
 
 
 def test_a_model_without_absolute_positions_is_refused(tiny):
     mlm = tiny("distilbert")
     with pytest.raises(TemplateError, match=r"cannot read a prompt as a prefix.*as_prefix: false"):
         pool_template(mlm, as_prefix=True)
+
+
+def test_why_a_model_takes_no_prefix_is_told_and_want_of_memory_is_not_taken_for_it(tiny, monkeypatch):
+    mlm = tiny("bert")
+
+    def fails(error):
+        def forward(*arguments, **named):
+            raise error
+
+        return forward
+
+    monkeypatch.setattr(mlm.model.bert, "forward", fails(torch.cuda.OutOfMemoryError("no room")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        pool_template(mlm, as_prefix=True)
+    monkeypatch.setattr(mlm.model.bert, "forward", fails(ValueError("too many values to unpack")))
+    with pytest.raises(TemplateError, match="cannot read a prompt as a prefix") as caught:
+        pool_template(mlm, as_prefix=True)
+    assert "too many values" in str(caught.value.__cause__)
+
+
+def test_relative_positions_and_a_prompt_that_sees_the_text_are_refused(tiny, monkeypatch):
+    mlm = tiny("bert")
+    monkeypatch.setattr(mlm.model.config, "position_embedding_type", "relative_key", raising=False)
+    with pytest.raises(TemplateError, match="absolute positions"):
+        pool_template(mlm, as_prefix=True)
+    monkeypatch.undo()
+    stock = prefix.prefix_inputs
+
+    def everything_sees_everything(model, is_pool, is_read, strength=1.0):
+        inputs = stock(model, is_pool, is_read, strength)
+        kept = (is_pool | is_read).unsqueeze(1).expand(-1, is_pool.shape[1], -1).unsqueeze(1)
+        scores = torch.zeros_like(inputs["attention_mask"]).masked_fill(~kept, torch.finfo(model.dtype).min)
+        return {**inputs, "attention_mask": scores}
+
+    # What a text is read as is then the same wherever the prompt stands, but the prompt is another beside each.
+    monkeypatch.setattr(prefix, "prefix_inputs", everything_sees_everything)
+    with pytest.raises(TemplateError, match="cannot read a prompt as a prefix"):
+        pool_template(mlm, as_prefix=True)
+
+
+def test_a_model_is_tried_once(tiny, monkeypatch):
+    mlm = tiny("bert")
+    pool_template(mlm, as_prefix=True)
+    monkeypatch.setattr(prefix, "_takes_prefix", lambda model: pytest.fail("tried again"))
+    pool_template(mlm, as_prefix=True)
 
 
 def test_a_weak_prefix_is_hardly_noticed(tiny):
