@@ -165,7 +165,7 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every subcommand of :func:`commands`."""
-    parser = _Parser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="openprompt-meta",
         description="Meta-learned prompt pools and representative verbalizers for OpenPrompt.",
     )
