@@ -153,7 +153,7 @@ class Predictor:
         for name, value in self.task.adapted.verbalizer.items():
             if tuple(value.shape) != expected.get(name, tuple(value.shape)):
                 raise VerbalizerError(f"{name} has shape {tuple(value.shape)}, expected {expected[name]}.")
-        found = self._task.adapted.features.shape[1]
+        found = self.task.adapted.features.shape[1]
         if found != size:  # of a pool that is asked with something else the file's own keys do not tell
             raise VerbalizerError(f"the examples' features have {found} numbers each, expected {size}.")
 
