@@ -106,10 +106,14 @@ class RepVerbalizerSection(SoftVerbalizerSection):
 class AdaptiveVerbalizerSection(RepVerbalizerSection):
     """``adaptive_verbalizer``: see :class:`openprompt_meta.AdaptiveVerbalizer`."""
 
-    strengths: list[Positive] = Field(default_factory=lambda: [1.0, 10.0, 100.0])
-    """Each C, the strength of a correction, that is tried on held-out examples along with no correction."""
-    default_strength: Positive | None = None
-    """C where no example can be held out: with one example of each class, if words count as examples."""
+    anchor: Proportion = 0.3
+    """β, what of the class means a logistic regression is drawn towards: 1, all; 0, an ordinary regression."""
+    strengths: list[Positive] = Field(default_factory=lambda: [10.0])
+    """Each C of such a regression. The smallest is taken, unless class means alone or a larger one are clearly better
+    on held-out examples. None of them: class means alone."""
+    default_strength: Positive | None = 10.0
+    """C where no example can be held out: with one example of each class, if words count as examples. null: class
+    means alone there."""
 
     def problems(self, name: str) -> Iterator[Problem]:
         """What does not go together with a correction."""

@@ -1,4 +1,4 @@
-"""`AdaptiveVerbalizer`: class means, corrected by a logistic regression as far as held-out examples bear it out."""
+"""`AdaptiveVerbalizer`: a logistic regression around class means, or those alone where held-out examples say so."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from openprompt_meta.prompts.label_words import LabelWords
 from openprompt_meta.verbalizers.rep import RepVerbalizer
 
 _FOLDS = 5
-# A correction has to be better than what is simpler by this share of its negative log-likelihood, and by so many of
-# the difference's standard errors: with few examples it is mostly chance.
+# Another head has to be better than the one before by this share of its negative log-likelihood, and by so many of the
+# difference's standard errors: with few examples it is mostly chance.
 _MARGIN = 0.005
 _STANDARD_ERRORS = 1.0
 # The temperature of predictions is looked for between these.
@@ -67,7 +67,7 @@ class HeadChoice:
         names: whether any class has a name that counts as examples.
         folds: of the cross-validation; 0 if nothing could be held out.
         held_out: how many examples were held out, each once.
-        candidates: the heads that were tried, simplest first; empty without cross-validation.
+        candidates: the heads that were tried, in their order; empty without cross-validation.
     """
 
     strength: float | None
@@ -81,13 +81,13 @@ class HeadChoice:
         """One plain sentence."""
         head = f"class means{' with names' if self.names else ''}" if self.examples else "names of the classes alone"
         if self.strength is not None:
-            head += f", corrected by a logistic regression (C = {self.strength:g})"
+            head = f"a logistic regression around {head} (C = {self.strength:g})"
         if not self.candidates:
             return f"{head}; no example could be held out to compare heads on"
         tried = {one.strength: one.in_words() for one in self.candidates}
         # Of heads that are right equally often, likelihood tells why one was taken.
         figures = f"{head}: {tried.pop(self.strength)} of held-out examples right"
-        others = [f"{found} {'without' if c is None else f'with C = {c:g}'}" for c, found in tried.items()]
+        others = [f"{found} {'by the means alone' if c is None else f'with C = {c:g}'}" for c, found in tried.items()]
         if not others:
             return figures
         best = min(one.nll for one in self.candidates)
@@ -182,6 +182,7 @@ class _Task:
         examples: how many of the rows are support texts.
         num_classes: C.
         temperature: ρ.
+        anchor: what share of the class means' sharpness a correction keeps if nothing speaks for another.
     """
 
     features: Tensor
@@ -190,6 +191,7 @@ class _Task:
     examples: int
     num_classes: int
     temperature: float
+    anchor: float
 
     @property
     def counts(self) -> Tensor:
@@ -200,7 +202,9 @@ class _Task:
         """W and b, fitted to the rows that are kept."""
         part = self if kept is None else self._part(kept)
         weights = balanced_weights(part.labels, part.weights, part.num_classes)
-        return fit_correction(part.directions, part.base(part.directions), part.labels, weights, strength)
+        anchored = self.anchor * part.base(part.directions)
+        weight, bias = fit_correction(part.directions, anchored, part.labels, weights, strength)
+        return weight - (1 - self.anchor) * self.temperature * part.means, bias
 
     @property
     def directions(self) -> Tensor:
@@ -209,9 +213,13 @@ class _Task:
 
     def base(self, directions: Tensor) -> Tensor:
         """``ρ cos(v, h)`` with the classes' means, ``[n, C]``."""
+        return self.temperature * directions @ self.means.T
+
+    @property
+    def means(self) -> Tensor:
+        """The classes' means, of length one, ``[C, d]``."""
         members = F.one_hot(self.labels, self.num_classes).to(self.features.dtype)
-        means = F.normalize((members * self.weights.unsqueeze(1)).T @ self.features, dim=-1)  # a sum points there too
-        return self.temperature * directions @ means.T
+        return F.normalize((members * self.weights.unsqueeze(1)).T @ self.features, dim=-1)  # a sum points there too
 
     def _part(self, kept: Tensor) -> _Task:
         examples = int(kept[: self.examples].sum())
@@ -222,6 +230,7 @@ class _Task:
             examples,
             self.num_classes,
             self.temperature,
+            self.anchor,
         )
 
     def folds(self, number: int) -> Tensor:
@@ -304,7 +313,8 @@ def _choose(task: _Task, names: bool, strengths: Sequence[float], default: float
     weights = balanced_weights(labels, torch.ones_like(task.weights[held]), task.num_classes)
     candidates = []
     losses = []
-    for strength in (None, *(sorted(strengths) if everything else sorted(strengths)[:1])):
+    first, *others = sorted(strengths)[: None if everything else 1] or [None]
+    for strength in (first, *([] if first is None else [None]), *others):
         scores = task.held_out_scores(strength, fold, number)[held]
         sharpness, nll = best_sharpness(scores, labels, weights)
         right = (scores.argmax(dim=-1) == labels).to(weights.dtype)
@@ -318,31 +328,31 @@ def _choose(task: _Task, names: bool, strengths: Sequence[float], default: float
     return HeadChoice(candidates[best].strength, True, names, number, int(held.sum()), tuple(candidates))
 
 
-def _clearly_better(losses: Tensor, simpler: Tensor, weights: Tensor) -> bool:
-    """Whether held-out losses ``[n]`` are below those of a simpler head by more than chance and a margin."""
+def _clearly_better(losses: Tensor, before: Tensor, weights: Tensor) -> bool:
+    """Whether held-out losses ``[n]`` are below those of the head before by more than chance and a margin."""
     shares = weights / weights.sum()
-    gains = simpler - losses
+    gains = before - losses
     gain = (shares * gains).sum()
     error = ((shares * (gains - gain)) ** 2).sum().sqrt()
-    return bool(gain > _STANDARD_ERRORS * error and gain > _MARGIN * (shares * simpler).sum())
+    return bool(gain > _STANDARD_ERRORS * error and gain > _MARGIN * (shares * before).sum())
 
 
 # -- The verbalizer ---------------------------------------------------------------------------------------------------
 
 
 class AdaptiveVerbalizer(RepVerbalizer):
-    """Class means as :class:`~openprompt_meta.RepVerbalizer` has them, corrected as far as the examples bear it out.
+    """Class means as :class:`~openprompt_meta.RepVerbalizer` has them, and a logistic regression around them.
 
     Equations, with ĥ = h / |h| and v_y the class means, words included if they count::
 
         P(y | x) = softmax_y(t · (ρ · cos(v_y, h) + W_y · ĥ + b_y))
-        W, b     = argmin ½‖W‖² + C Σ_i a_i CE(ρ · cos(v, h_i) + W ĥ_i + b, y_i)
+        W, b     = argmin ½‖W - W⁰‖² + C Σ_i a_i CE(ρ · cos(v, h_i) + W ĥ_i + b, y_i),   W⁰_y = -(1 - β) ρ v_y / |v_y|
 
     over the support texts and the classes' words, with a_i such that every class counts the same in total: a logistic
-    regression around the class means. No correction (W = 0, b = 0) and one for each C of ``strengths`` are compared by
-    cross-validation on the support set, by the negative log-likelihood of what is held out, every class counting the
-    same; a stronger one is taken only if it is clearly better. t is what suits the held-out predictions best, drawn
-    towards 1 where there are few. Classes of very different sizes mostly leave the class means as they are.
+    regression that is drawn towards β of the class means. The smallest C of ``strengths`` is taken, unless the class
+    means by themselves (W = 0, b = 0) or a larger C are clearly better in cross-validation on the support set, by the
+    negative log-likelihood of what is held out, every class counting the same. t is what suits the held-out
+    predictions best, drawn towards 1 where there are few.
 
     :meth:`fit_support` does this where gradients are off, as in evaluation. With gradients on, in meta-training, and
     in an ordinary OpenPrompt loop there is no correction and t is 1: a run learns as with ``RepVerbalizer`` and is
@@ -350,8 +360,9 @@ class AdaptiveVerbalizer(RepVerbalizer):
     inner loop, with gradients, so that evaluation has no correction either.
 
     Args:
+        anchor: β, from 1 (the class means in full) to 0 (an ordinary logistic regression).
         strengths: each C that is tried; for large tasks (support texts and names times classes above 500,000) the
-            smallest only.
+            smallest only. None of them: class means.
         default_strength: C where no example can be held out, for a class must keep one: with one example of each
             class, if words count as examples. ``None`` leaves class means as they are there.
 
@@ -387,8 +398,9 @@ class AdaptiveVerbalizer(RepVerbalizer):
         aggregation: str = "logits",
         words_read_by: str = "head",
         learn: Sequence[str] = (),
-        strengths: Iterable[float] = (1.0, 10.0, 100.0),
-        default_strength: float | None = None,
+        anchor: float = 0.3,
+        strengths: Iterable[float] = (10.0,),
+        default_strength: float | None = 10.0,
     ) -> None:
         super().__init__(
             tokenizer,
@@ -420,6 +432,9 @@ class AdaptiveVerbalizer(RepVerbalizer):
                     f"AdaptiveVerbalizer corrects cosines with class means of the support set: {key} must be {only}, "
                     f"got {value!r}. Use RepVerbalizer."
                 )
+        if not 0 <= anchor <= 1:
+            raise VerbalizerError(f"anchor (β) must lie between 0 and 1, got {anchor!r}.")
+        self.anchor = float(anchor)
         self.strengths = tuple(float(strength) for strength in strengths)
         given = (*self.strengths, *([] if default_strength is None else [default_strength]))
         if not all(0 < strength < math.inf for strength in given) or len(set(self.strengths)) < len(self.strengths):
@@ -497,6 +512,7 @@ class AdaptiveVerbalizer(RepVerbalizer):
             len(labels),
             number,
             float(self.temperature),
+            self.anchor,
         )
         return task, len(named) > 0
 

@@ -19,6 +19,7 @@ from tests.helpers.prompts import cosine
 pytestmark = pytest.mark.prompts
 
 RHO, W = 10.0, 2.0
+BETA = 0.4
 
 
 def data(shots=(3, 2, 4), size=5, queries=6, seed=0, apart=0.5):
@@ -39,7 +40,7 @@ def data(shots=(3, 2, 4), size=5, queries=6, seed=0, apart=0.5):
 
 def fitted(support, labels, names=None, kind=AdaptiveVerbalizer, classes=3, named=None, **options):
     if kind is AdaptiveVerbalizer:
-        options = {"strengths": (1.0, 10.0), **options}
+        options = {"strengths": (1.0, 10.0), "default_strength": None, "anchor": BETA, **options}
     verbalizer = kind(name_weight=0.0 if names is None else W, **options).double()
     verbalizer.begin_task([f"class {i}" for i in range(classes)])
     if names is not None:
@@ -99,9 +100,11 @@ def correction_by_scipy(rows, strength, classes):
             probabilities /= probabilities.sum()
             probabilities[label] -= 1
             slope += strength * weights[row] * np.outer(probabilities, [*directions[row], 1.0])
-        slope[:, :size] += matrix[:, :size]
-        return loss + 0.5 * (matrix[:, :size] ** 2).sum(), slope.ravel()
+        slope[:, :size] += matrix[:, :size] - centre
+        return loss + 0.5 * ((matrix[:, :size] - centre) ** 2).sum(), slope.ravel()
 
+    # Drawn towards what leaves β of the class means.
+    centre = np.array([[-(1 - BETA) * RHO * x for x in unit(v)] for v in own])
     start = np.zeros(classes * (size + 1))
     options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x.reshape(classes, size + 1)
@@ -207,7 +210,7 @@ def test_figures_of_candidates_are_those_of_cross_validation_in_loops(shots, wit
     support, labels, names, _ = data(shots, seed=3)
     names = names if with_names else None
     choice = fitted(support, labels, names).choice
-    assert [one.strength for one in choice.candidates] == [None, 1.0, 10.0]
+    assert [one.strength for one in choice.candidates] == [1.0, None, 10.0]
     for candidate in choice.candidates:
         held_out = held_out_by_loops(support, labels, names, candidate.strength, 3)
         t, nll, accuracy = best_by_scipy(held_out, 3)
@@ -286,7 +289,7 @@ def test_large_tasks_are_tried_on_two_folds_with_the_smallest_strength(monkeypat
     monkeypatch.setattr(adaptive, "_EVERYTHING_UP_TO", 50)
     choice = fitted(support, labels, names, strengths=[10.0, 1.0]).choice
     assert choice.folds == 2
-    assert [one.strength for one in choice.candidates] == [None, 1.0]
+    assert [one.strength for one in choice.candidates] == [1.0, None]
     monkeypatch.setattr(adaptive, "_CORRECTED_UP_TO", 50)
     verbalizer = fitted(support, labels, names)
     assert (verbalizer.choice.strength, verbalizer.choice.candidates) == (None, ())
@@ -409,16 +412,17 @@ def test_what_is_loaded_replaces_a_correction():
 def test_a_sentence_says_which_head_and_why():
     support, labels, names, _ = data((6, 5, 7))
     verbalizer = fitted(support, labels, names, strengths=[3.0])
-    without, with_it = (f"{100 * one.accuracy:.1f} % (-log P {one.nll:.2f})" for one in verbalizer.choice.candidates)
+    with_it, without = (f"{100 * one.accuracy:.1f} % (-log P {one.nll:.2f})" for one in verbalizer.choice.candidates)
     assert verbalizer.describe() == (
-        f"class means with names, corrected by a logistic regression (C = 3): {with_it} of held-out examples right, "
-        f"against {without} without"
+        f"a logistic regression around class means with names (C = 3): {with_it} of held-out examples right, "
+        f"against {without} by the means alone"
     )
     support, labels, _, _ = data((3, 2, 4), seed=3)
     verbalizer = fitted(support, labels)
     found = [f"{100 * one.accuracy:.1f} % (-log P {one.nll:.2f})" for one in verbalizer.choice.candidates]
     assert verbalizer.describe() == (
-        f"class means: {found[0]} of held-out examples right, against {found[1]} with C = 1 and {found[2]} with C = 10"
+        f"a logistic regression around class means (C = 1): {found[0]} of held-out examples right, against {found[1]} "
+        f"by the means alone and {found[2]} with C = 10"
     )
 
 
@@ -519,7 +523,8 @@ def test_a_task_may_bring_no_names(kind):
     verbalizer.leave_out_names()
     with torch.no_grad():
         verbalizer.fit_support(support, None, labels)
-    plain = fitted(support, labels, kind=kind)
+    own = {"strengths": (10.0,), "anchor": 0.3} if kind is AdaptiveVerbalizer else {}  # as it is by default
+    plain = fitted(support, labels, kind=kind, **own)
     found = verbalizer.log_probabilities(query, None)
     assert torch.allclose(found, plain.log_probabilities(query, None), rtol=1e-6)
     fresh = kind(name_weight=W, learn=["name_weight"]).double()
