@@ -313,8 +313,8 @@ def _choose(task: _Task, names: bool, strengths: Sequence[float], default: float
     weights = balanced_weights(labels, torch.ones_like(task.weights[held]), task.num_classes)
     candidates = []
     losses = []
-    first, *others = sorted(strengths)[: None if everything else 1] or [None]
-    for strength in (first, *([] if first is None else [None]), *others):
+    tried = sorted(strengths)[: None if everything else 1]
+    for strength in (*tried[:1], None, *tried[1:]):
         scores = task.held_out_scores(strength, fold, number)[held]
         sharpness, nll = best_sharpness(scores, labels, weights)
         right = (scores.argmax(dim=-1) == labels).to(weights.dtype)
