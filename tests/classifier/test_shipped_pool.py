@@ -80,7 +80,7 @@ def test_five_examples_are_enough_and_every_load_gives_the_same_bits(tmp_path: P
     loaded = MetaPromptClassifier.from_pretrained(tmp_path / "saved")
     assert (loaded.predict_proba(asked) == probabilities).all()
     assert loaded.head_ == classifier.head_
-    assert str(classifier.head_).startswith("class means with names")
+    assert str(classifier.head_).startswith("a logistic regression around class means with names")
     assert classifier.explain(asked[0]).head == classifier.head_
 
 
@@ -125,7 +125,7 @@ def test_the_command_needs_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fit", "--data", str(tmp_path / "few.csv"), "--out", str(tmp_path / "made")]) == 0
     shown = capsys.readouterr().out
     assert "4 classes from 12 examples" in shown
-    assert "Decided by class means with names" in shown
+    assert "Decided by a logistic regression around class means with names" in shown
     assert MetaPromptClassifier.from_pretrained(tmp_path / "made").predict(texts[:1])[0] == labels[0]
     (tmp_path / "asked.csv").write_text(f'text\n"{texts[0]}"\n"xqzw blorp"\n', encoding="utf-8")
     command = ["predict", str(tmp_path / "made"), str(tmp_path / "asked.csv"), "--out", str(tmp_path / "done.csv")]
