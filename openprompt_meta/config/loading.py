@@ -349,8 +349,6 @@ def authors(dataset: str, shot: int) -> dict[str, Any]:
     return values
 
 
-_NAMES_AS_EXAMPLES = {"name_weight": 1.0, "temperature": 20.0, "learn": ["name_weight", "temperature"]}
-
 RECOMMENDED: Mapping[str, Any] = {
     "prompt_pool_template": {
         "text": '{"placeholder": "text_a"} {"pool"} {"mask"}',
@@ -360,9 +358,12 @@ RECOMMENDED: Mapping[str, Any] = {
         "init": "general",
         "as_prefix": True,
     },
-    "verbalizer": "adaptive_verbalizer",
-    "adaptive_verbalizer": _NAMES_AS_EXAMPLES,
-    "rep_verbalizer": _NAMES_AS_EXAMPLES,  # for whoever swaps it in
+    "verbalizer": "rep_verbalizer",
+    "rep_verbalizer": {
+        "name_weight": 1.0,
+        "temperature": 10.0,
+        "learn": ["name_weight", "temperature"],
+    },
     "meta": {
         "inner_steps": 0,
         "inner_steps_eval": 0,
@@ -381,7 +382,6 @@ def recommended(dataset: str, shot: int) -> dict[str, Any]:
     takes a single pass; the words of a class, read as a text by the same encoder with the same prompt, count as w
     examples of it; w and ρ are learned across tasks. The prompt goes on from the pool that ships; larger outer
     steps, and no inner steps, which were seen to add nothing to label embeddings that are made anew for each task.
-    Tasks are evaluated by a logistic regression around those.
     """
     return deepcopy(dict(RECOMMENDED))
 

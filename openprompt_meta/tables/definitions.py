@@ -287,9 +287,7 @@ _WITHOUT_HEAD = (
     _recommended(),
     _recommended("-fresh", ", not from the pool that ships", _FRESH),
     _recommended("-8", ", the same with 8 prompts", {**_FRESH, **_OF_EIGHT}),
-    _recommended(
-        "+queries", " with queries", {"verbalizer": "rep_verbalizer", "rep_verbalizer.assignment_rounds": _ROUNDS}
-    ),
+    _recommended("+queries", " with queries", {"rep_verbalizer.assignment_rounds": _ROUNDS}),
 )
 
 
