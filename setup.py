@@ -91,7 +91,7 @@ setup(
             "onnxruntime",
         ],
     },
-    entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:main"]},
+    entry_points={"console_scripts": ["openprompt-meta=openprompt_meta.cli:program"]},
     classifiers=[
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",

@@ -1,5 +1,5 @@
 """``python -m openprompt_meta`` is the ``openprompt-meta`` command."""
 
-from openprompt_meta.cli import main
+from openprompt_meta.cli import program
 
-raise SystemExit(main())
+raise SystemExit(program())

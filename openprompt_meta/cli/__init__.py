@@ -26,7 +26,7 @@ from openprompt_meta.version import __version__
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["build_parser", "commands", "exit_code_of", "main"]
+__all__ = ["build_parser", "commands", "exit_code_of", "main", "program"]
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -44,6 +44,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130 that it was interrupted, and 143 that it was terminated.
     """
     return exit_code_of("openprompt-meta", lambda: _run(arguments))
+
+
+def program() -> int:
+    """:func:`main` of a process that ends with it.
+
+    What is left is Python's own end, in which an interrupt would be told as a traceback of whichever library was being
+    cleared away. SIGINT ends it at once, as SIGTERM does.
+    """
+    try:
+        return main()
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if whoever started it has it ignored
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -16,7 +16,8 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 def pinned() -> dict[str, str]:
     lines = (ROOT / "requirements" / "no-deps.txt").read_text(encoding="utf-8").splitlines()
-    return {line.partition("==")[0]: line.split()[0] for line in lines if line and line[0] != "#"}
+    pins = [line.split()[0] for line in lines if line and not line.startswith(("#", "    --hash="))]
+    return {pin.partition("==")[0]: pin for pin in pins}
 
 
 def upstream() -> list[str]:

@@ -222,7 +222,7 @@ def tables(tiny_mlm_folder: Callable[[str], Path], tmp_path: Path) -> SmallTable
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
-@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+@pytest.mark.parametrize("options", [(), ("--dry-run", "--time")])
 def test_a_signal_at_the_very_end_of_a_cell_keeps_the_next_from_being_begun(
     tables: SmallTables,
     number: int,
@@ -280,6 +280,21 @@ def test_sigterm_means_what_it_did_once_a_command_is_over(capsys: pytest.Capture
     before = signal.getsignal(signal.SIGTERM)
     assert main(["yamls"]) == 0
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["yamls", "no-such-command"])
+def test_a_signal_while_python_ends_is_told_by_no_traceback(command: str, number: int) -> None:
+    late = (
+        "import atexit, os, runpy; "
+        f"atexit.register(lambda: os.kill(os.getpid(), {int(number)})); "
+        "runpy.run_module('openprompt_meta', run_name='__main__')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", late, command], env=environment, capture_output=True, text=True)
+    assert ended.returncode == -number
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout if command == "yamls" else "no-such-command" in ended.stderr
 
 
 # -- real processes ---------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ TEMPLATES = {
     "a list as a member": _MASKED + "{[]}",
     "two thousand masks": '{"mask"}' * 2_000,
     "a million masks": '{"mask"}' * 1_000_000,
-    "a long piece": _MASKED + '{"soft": "' + "x" * 15_000 + '"}',
+    "a long piece": _MASKED + '{"soft": "' + "x" * 15_000 + '", "shortenable": True}',
     "a long unknown piece": _MASKED + '{"' + "x" * 15_000 + '"}',
     "a zero byte": _MASKED + '{"text": "\0"}',
     "half a character": _MASKED + '{"text": "\ud800"}',
