@@ -153,7 +153,7 @@ def test_texts_that_are_cut_and_pairs_of_texts_take_a_prefix(text, tiny):
 
 
 def test_a_model_without_absolute_positions_is_refused(tiny):
-    mlm = tiny("distilbert")
+    mlm = tiny("deberta-v2")
     with pytest.raises(TemplateError, match=r"cannot read a prompt as a prefix.*as_prefix: false"):
         pool_template(mlm, as_prefix=True)
 
