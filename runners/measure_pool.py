@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from openprompt_meta.cli import exit_code_of
+from openprompt_meta.progress import progress_bar
 
 if TYPE_CHECKING:
     from openprompt_meta.classifier.pretrained import MetaLearned
@@ -164,7 +164,7 @@ def of_dataset(options: argparse.Namespace, dataset: Any) -> dict[str, dict[str,
     tasks = {f"{WAYS}-way {shots}-shot": list(few_way(by_class, shots, options.tasks)) for shots in FEW}
     tasks |= {f"all {len(by_class)} classes, {shots}-shot": list(all_classes(by_class, shots)) for shots in ALL}
     for title, drawn in tasks.items():
-        for task in tqdm(drawn, desc=f"{dataset.name}, {title}", leave=False):
+        for task in progress_bar(drawn, title=f"{dataset.name}, {title}", unit="task", leave=False):
             for row, right in evaluated(task, features, of_names, prompted.verbalizer).items():
                 rows.setdefault(row, {}).setdefault(title, []).append(right)
     if options.out_of_scope:
@@ -269,7 +269,7 @@ def in_groups(lengths: Sequence[int], read: Callable[[Sequence[int]], Tensor]) -
     from openprompt_meta.encoder.batching import groups_by_length
 
     groups = list(groups_by_length(list(lengths), 4096))
-    parts = [read(group).float() for group in tqdm(groups, desc="reading texts", leave=False)]
+    parts = [read(group).float() for group in progress_bar(groups, title="reading texts", unit="group", leave=False)]
     return torch.cat(parts)[torch.tensor([i for group in groups for i in group]).argsort()]
 
 
@@ -362,7 +362,7 @@ def contrastive(bare: Bare, texts: Sequence[str], tasks: Sequence[Drawn]) -> tup
     source = BareTexts(texts, bare.loaded, bare.budget)
     right = []
     started = time.perf_counter()
-    for index, task in enumerate(tqdm(tasks, desc="contrastive", leave=False)):
+    for index, task in enumerate(progress_bar(tasks, title="contrastive", unit="task", leave=False)):
         batches = [
             source.batch([i for own in part for i in own], labels_of(part).tolist())
             for part in (task.support, task.query)

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm.auto import tqdm
 
 from openprompt_meta.encoder.loading import LoadedMLM
 from openprompt_meta.errors import DataError
+from openprompt_meta.progress import ProgressBar, progress_bar
 from openprompt_meta.tensor_files import DamagedFile, read_tensors, write_tensors
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def _divide(
     texts: Sequence[Corpus], divided: Callable[[Sequence[str]], list[list[W]]], show_progress: bool
 ) -> dict[Corpus, list[list[W]]]:
     rows: dict[Corpus, list[list[W]]] = {}
-    with tqdm(total=sum(map(len, texts)), desc="words", unit="text", leave=False, disable=not show_progress) as bar:
+    with progress_bar(total=sum(map(len, texts)), title="words", unit="text", leave=False, show=show_progress) as bar:
         for collection in texts:
             own = rows[collection] = []
             for start in range(0, len(collection), _AT_ONCE):
@@ -276,7 +276,7 @@ def _lines(file: BinaryIO, path: str | os.PathLike[str]) -> Iterator[bytes]:
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], title: str, show_progress: bool) -> Iterator[tuple[BinaryIO, Any]]:
+def _opened(path: str | os.PathLike[str], title: str, show_progress: bool) -> Iterator[tuple[BinaryIO, ProgressBar]]:
     """A regular file of at most so many bytes, and a progress bar of them; a :class:`DataError` says why not."""
     try:
         status = os.stat(path)
@@ -284,7 +284,9 @@ def _opened(path: str | os.PathLike[str], title: str, show_progress: bool) -> It
             raise DataError(f"{path} is no regular file. Give a text file of word vectors.")
         if status.st_size > _MOST_BYTES:
             raise DataError(f"{path} has {status.st_size:,} bytes, expected at most {_MOST_BYTES:,}.")
-        bar = tqdm(total=status.st_size, desc=title, unit="B", unit_scale=True, leave=False, disable=not show_progress)
+        bar = progress_bar(
+            total=status.st_size, title=title, unit="B", unit_scale=True, leave=False, show=show_progress
+        )
         with open(path, "rb") as file, bar:
             yield file, bar
     except OSError as error:

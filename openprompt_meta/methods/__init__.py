@@ -34,13 +34,7 @@ class _LearnedAcrossTasks(MethodSection):
         """The inner steps, a pass over both sets, and what the meta-learner does further."""
         meta = config.meta
         declaration = meta_learners()[meta.learner]
-        way, shot = (
-            _middle(bounds, given) for bounds, given in ((meta.train_ways, meta.way), (meta.train_shots, meta.shot))
-        )
-        support, query = way * shot, way * meta.query
-        if meta.train_ways or meta.train_shots:  # then texts are bounded
-            fits = min(1.0, meta.train_texts / (support + query))
-            support, query = fits * support, fits * query
+        support, query = _training_texts(meta)
         further = (
             getattr(config.section_of(declaration), declaration.further_steps) if declaration.further_steps else 0
         )
@@ -49,6 +43,18 @@ class _LearnedAcrossTasks(MethodSection):
             learned += (further - 1) * support + support + query
         read = support + query if further else 0.0
         return TaskWork(read, learned, meta.inner_steps + further + 1)
+
+
+def _training_texts(meta: Any) -> tuple[float, float]:
+    """How many texts a task of meta-training has in its support and query set, on average."""
+    way, shot = (
+        _middle(bounds, given) for bounds, given in ((meta.train_ways, meta.way), (meta.train_shots, meta.shot))
+    )
+    support, query = way * shot, way * meta.query
+    if meta.train_ways or meta.train_shots:  # then texts are bounded
+        fits = min(1.0, meta.train_texts / (support + query))
+        support, query = fits * support, fits * query
+    return support, query
 
 
 def _middle(bounds: list[int], otherwise: int) -> float:
@@ -124,6 +130,14 @@ class WordSection(EpisodicSection):
     vector_length: Positive | None = 5.0
     """What the mean length of the training texts' word vectors is brought to, by one factor; null leaves them as they
     are."""
+
+    def evaluation_work(self, config: Any) -> TaskWork:
+        """The language model reads none of it."""
+        return TaskWork()
+
+    def iteration_work(self, config: Any) -> TaskWork:
+        """A step over what is small beside the language model."""
+        return TaskWork(steps=1)
 
 
 class DsSection(WordSection):
@@ -232,6 +246,16 @@ class ContrastNetSection(EpisodicSection):
     def tunes_model(self) -> bool:
         """Always."""
         return True
+
+    def evaluation_work(self, config: Any) -> TaskWork:
+        """Both sets, in every task anew."""
+        return TaskWork(config.meta.way * (config.meta.shot + config.meta.query))
+
+    def iteration_work(self, config: Any) -> TaskWork:
+        """Both sets, and each text without a label in two forms."""
+        meta = config.meta
+        without_labels = self.texts + self.tasks * meta.way * meta.shot
+        return TaskWork(learned=sum(_training_texts(meta)) + 2 * without_labels, steps=1)
 
     def problems(self, config: Any) -> Iterator[Problem]:
         """Also an augmentation without its file, or a file without its augmentation."""

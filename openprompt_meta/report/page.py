@@ -145,7 +145,6 @@ class Picture:
     label: str
     svg: bytes
     caption: str
-    command: str
     table: list[list[str]] = field(default_factory=list)
 
     @property

@@ -134,7 +134,7 @@ def _make(
         files = rendered(numbers.draw(), command)
     for suffix, content in files.items():
         write_atomic(cache.folder / f"{stem}.{suffix}", content)
-    return numbers, Picture(label, files["svg"], numbers.caption(), command, numbers.table())
+    return numbers, Picture(label, files["svg"], numbers.caption(), numbers.table())
 
 
 def _kind(name: str) -> FigureKind[Any]:

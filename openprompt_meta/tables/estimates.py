@@ -287,7 +287,7 @@ class _Worker:
     def _of_task(self, work: TaskWork, second_order: bool = False) -> float:
         passes = (1 + self._backward) * (2 if second_order else 1)
         seconds = (work.read + passes * work.learned) * self._seconds_a_text + (1 + work.steps) * _A_PASS
-        if self._config.tunes_model:
+        if self._config.tunes_model and work.steps:
             moved = self._size.weights * (work.steps * _A_STEP_MOVES + _RESTORING_MOVES)
             seconds += moved / self._rate.bytes
         return seconds

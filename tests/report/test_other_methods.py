@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from openprompt_meta.components import figures
+from openprompt_meta.report.finished_run import open_runs
 from openprompt_meta.report.numbers_cache import ReportOptions
 from openprompt_meta.report.writing import write_report
 from openprompt_meta.runs.run import Run
@@ -22,8 +24,9 @@ def test_what_fits_a_method_without_an_inner_loop_is_on_its_page(
     config = small_config(tiny_mlm_folder("bert"), write_data(tmp_path / "data"), iterations=2)
     assert Run(config.with_values({"method": method}), tmp_path / method, show_progress=False).train() is not None
     options = ReportOptions(tasks=2, shots=(1, 2))
-    page = write_report([tmp_path / method], tmp_path / "report", options, show_progress=False)
+    page = write_report([tmp_path / method], tmp_path / "report", options, show_progress=False, slow=True)
     drawn = {file.stem for file in page.parent.rglob("*.png")}
     assert drawn == MADE | others
     text = page.read_text(encoding="utf-8")
+    assert not figures()["inner-loop"].fits(open_runs([tmp_path / method]))
     assert "holds a pool of shapes" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from openprompt_meta import progress
 from openprompt_meta.cli import main
+from openprompt_meta.compat.versions import command_for_extra
 from openprompt_meta.components import figures
 from openprompt_meta.errors import CompatibilityError, RunError
 from openprompt_meta.report.figures import predictions
@@ -160,14 +162,20 @@ def test_the_page_opens_with_the_result_and_ends_with_how_to_reproduce_it(report
     assert "Not made" not in words
     assert places[0] < places[1] < places[2] < places[3]
     assert words.rindex("Training and validation") < words.rindex("Reproduce it")
-    assert f"openprompt-meta plot attention {plain.folder.path} --tasks 2 --shots 1,2" in words
-    assert "openprompt-meta report" in words
+    assert f"openprompt-meta report {plain.folder.path} --all --tasks 2 --shots 1,2" in words
+
+
+def test_a_picture_has_the_command_that_makes_it_at_its_foot(report: Path, plain: FinishedRun) -> None:
+    text = (report.parent / "figures" / "attention.svg").read_text(encoding="utf-8")
+    drawn = " ".join(line.strip() for line in re.findall(r"<!-- (.*?) -->", text, re.DOTALL))  # words drawn as paths
+    drawn = drawn.replace("- -", "--")  # which no comment may have
+    assert f"openprompt-meta plot attention {plain.folder.path} --tasks 2 --shots 1,2" in drawn
 
 
 def test_names_from_data_cannot_break_the_page(plain: FinishedRun) -> None:
     nasty = '<script>alert("x")</script>&'
-    summary = RunSummary(nasty, nasty, nasty, nasty, nasty)
-    sections = [FigureSection("one", nasty, nasty, [Picture(nasty, b"<svg/>", nasty, nasty, [["a"], [nasty]])], nasty)]
+    summary = RunSummary(nasty, nasty, nasty, nasty, nasty, nasty)
+    sections = [FigureSection("one", nasty, nasty, [Picture(nasty, b"<svg/>", nasty, [["a"], [nasty]])], nasty)]
     page = Page(render_page([plain], [summary, summary], sections, nasty))
     assert "script" not in page.elements
     assert page.words.count(nasty) >= 10
@@ -290,6 +298,6 @@ def test_without_matplotlib_the_remedy_is_named(
     runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CompatibilityError, match=r"openprompt_meta\[report\]"):
+    with pytest.raises(CompatibilityError, match=re.escape(command_for_extra("report"))):
         write_report([runs_folder / "plain"], tmp_path, QUICK, show_progress=False)
     assert not list(tmp_path.iterdir())

@@ -80,6 +80,21 @@ def test_more_of_the_same_takes_as_much_longer(cache: Path, monkeypatch: pytest.
     assert seconds(valid_tasks=20) - seconds() == pytest.approx(3 * 10 * task)
 
 
+def test_methods_without_an_inner_loop_take_what_they_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "_measure_rate", lambda *_: MachineRate(1e9, 1e15))
+
+    def seconds(method: str, **keys: object) -> float:
+        meta = {"iterations": 100, "validate_every": 50, "valid_tasks": 10, "test_tasks": 10, **keys}
+        return estimated_seconds(config_from_mapping({"method": method, "meta": meta}))[0]
+
+    task = (seconds("contrastnet", test_tasks=110) - seconds("contrastnet")) / 100
+    more = seconds("contrastnet", iterations=200, validate_every=100) - seconds("contrastnet")
+    # Forwards, and back through weights: both sets, and in two forms 10 texts and 2 tasks of 25; a task is read once.
+    assert more / 100 / task == pytest.approx(3 * (25 + 75 + 2 * (10 + 2 * 25)) / (25 + 75), rel=0.02)
+    for method in ("ds", "mlada", "hatt"):  # no text goes through the language model
+        assert 0 < seconds(method, test_tasks=110) - seconds(method) < 100 * task / 20
+
+
 def test_a_plan_with_a_known_rate_needs_no_torch(cache: Path) -> None:
     rate = '{"flops": 1e11, "bytes": 1e10}'
     for threads in range(1, 257):

@@ -192,8 +192,7 @@ def _band(panel: Any, rows: list[list[float]], colour: str, marker: str, line: s
 
 
 def _takes_inner_steps(runs: Sequence[FinishedRun]) -> bool:
-    configs = [run.config for run in runs]
-    return any(c.meta.inner_steps_eval > 0 or not c.method_declaration.trains_across_tasks for c in configs)
+    return any(run.config.method_section.evaluation_work(run.config).steps > 0 for run in runs)
 
 
 INNER_LOOP = FigureKind(
