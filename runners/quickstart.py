@@ -203,7 +203,7 @@ def _show(classifier: Any, split: Split, draw: Draw, sentences: int = 6) -> None
         found = classifier.classes_[row.argmax()]
         mark = "✓" if found == split.labels[i] else f"✗ ({split.labels[i]})"
         print(f"     {row.max():4.0%}  {found:<22}{mark}  {split.texts[i]}")
-    print(f"   Head: {classifier.head_}.")
+    print(f"   Decided by {classifier.head_}.")
 
 
 # -- a short meta-training --------------------------------------------------------------------------------------------

@@ -80,6 +80,9 @@ def exit_code_of(program: str, run: Callable[[], int]) -> int:
     except OpenPromptMetaError as error:
         print(f"{program}: {_readable(error)}", file=sys.stderr)
         return EXIT_REFUSED
+    except BrokenPipeError:  # whoever read the output has enough
+        _drop_output()
+        return 0
     except OSError as error:
         _drop_output()
         print(f"{program}: {_readable(error)}", file=sys.stderr)

@@ -253,9 +253,7 @@ def _predict(options: argparse.Namespace) -> int:
                     bar.set_postfix(rows=count, refresh=False)
                     bar.update(reader.consumed - bar.n)
         except BrokenPipeError:
-            # Whoever read has enough. Python would complain once more when it flushes at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            raise
         except OSError as error:
             where = options.out or "Standard output"
             raise DataError(f"{where} cannot be written: {error}. Make room and run again: it goes on.") from None

@@ -157,7 +157,7 @@ def repair(commands: Sequence[Sequence[str]]) -> int:
         if subprocess.run(command, check=False).returncode:  # noqa: S603 - shown and agreed to
             raise CompatibilityError(
                 f"This command failed, and those after it were not run: {shlex.join(command)}. What it says above is "
-                "what to mend; then: openprompt-meta doctor --fix"
+                "what to fix; then: openprompt-meta doctor --fix"
             )
     return subprocess.run([sys.executable, "-m", "openprompt_meta", "doctor"], check=False).returncode
 

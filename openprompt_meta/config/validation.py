@@ -34,9 +34,6 @@ VERSION_KEY = "version"
 FORMAT_VERSION = 1
 """Raised when a file of the new form would be misread by a package that knows the old one only. A file without a
 version is of the present form: people write such files, and a run's own ``config.yaml`` has one."""
-_RETIRED = (("prompt_pool_template", "add_query", False),)
-"""Section, name and value of keys that are no more, where they say what is so without them: a run or a classifier
-that was saved with all its keys still loads."""
 _CUTOFF = 0.6
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _SHOWN = 80
@@ -104,8 +101,7 @@ def read_section(
         meant: what to say after an unknown key, from the section and the key.
     """
     fields = owner.model_fields
-    retired = [key for key, value in mapping.items() if (name, key, value) in _RETIRED]
-    unknown = [key for key in mapping if (not isinstance(key, str) or key not in fields) and key not in retired]
+    unknown = [key for key in mapping if not isinstance(key, str) or key not in fields]
     problems = [_unknown(name, key, meant) for key in unknown]
     values = {key: value for key, value in mapping.items() if isinstance(key, str) and key in fields}
     try:

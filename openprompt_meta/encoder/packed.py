@@ -172,7 +172,7 @@ class _KeysAndValues(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    score: float = 0.0
+    score: float
 
 
 @dataclass(frozen=True)
@@ -196,16 +196,15 @@ class _PrefixOfPass:
 
     layers: Sequence[_KeysAndValues]
     of_rows: Tensor
-    score: float
 
     def in_layer(self, number: int, groups: Sequence[Group]) -> list[_KeysAndValues]:
         """For each group ``[rows, heads, L_p, size]``; copied here, so that there is one layer's at a time."""
-        keys, values, _ = self.layers[number]
+        keys, values, score = self.layers[number]
         if len(keys) == 1:  # a single prompt need not be copied
             sizes = [(group.rows, -1, -1, -1) for group in groups]
-            return [_KeysAndValues(keys.expand(*size), values.expand(*size), self.score) for size in sizes]
+            return [_KeysAndValues(keys.expand(*size), values.expand(*size), score) for size in sizes]
         parts = self.of_rows.split([group.rows for group in groups])
-        return [_KeysAndValues(keys[own], values[own], self.score) for own in parts]
+        return [_KeysAndValues(keys[own], values[own], score) for own in parts]
 
 
 class PackedEncoder:
@@ -277,8 +276,8 @@ class PackedEncoder:
         starts = [0, *accumulate(sizes[:-1])]
         prefixes: Sequence[_PrefixOfPass | None] = [None] * len(passes)
         if prefix is not None:
-            by_layer, score = self.keys_and_values(prefix, depth), math.log(prefix.strength)
-            prefixes = [_PrefixOfPass(by_layer, own, score) for own in prefix.of_rows.split(rows)]
+            by_layer = self.keys_and_values(prefix, depth)
+            prefixes = [_PrefixOfPass(by_layer, own) for own in prefix.of_rows.split(rows)]
         parts = zip(embedded.split(sizes), passes, slots.split(rows), starts, prefixes, strict=True)
         found = [self._pass(layers, part, one, own - start, mean, beside) for part, one, own, start, beside in parts]
         means = [own for _, own in found if own is not None]
@@ -293,7 +292,7 @@ class PackedEncoder:
         for layer in layers:
             attention = layer.attention.self
             keys, values = (self._heads(part(hidden), prompts) for part in (attention.key, attention.value))
-            found.append(_KeysAndValues(keys, values))
+            found.append(_KeysAndValues(keys, values, math.log(prefix.strength)))
             if layer is not layers[-1]:
                 hidden = self._layer(layer, hidden, hidden, groups, [length])
         return found

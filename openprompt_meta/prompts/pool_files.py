@@ -159,10 +159,10 @@ def _checked(content: bytes, path: Path) -> dict[str, Any]:
     missing = [key for key in needed if key not in config]
     if missing:
         raise TemplateError(f"{path} lacks {', '.join(missing)}; it was changed or cut. Save the template again.")
-    if config.get("add_query"):
+    unknown = sorted(set(config) - {"format", "format_version", _CHECKSUM, *READ_BY, *needed})
+    if unknown:  # which may say that texts are read in a way that is not known here
         raise TemplateError(
-            f"{path} has add_query: its texts are read twice, which this package does not do any more. Train the pool "
-            "again, or use the version that saved it."
+            f"{path} has {', '.join(unknown)[:200]}, which this package does not know. Use the version that saved it."
         )
     config = {**READ_AT_MASK, **config}  # templates that were saved before they could be read otherwise
     if type(config["as_prefix"]) is not bool:

@@ -90,7 +90,10 @@ class HeadChoice:
         tried = {one.strength: one.in_words() for one in self.candidates}
         # Of heads that are right equally often, likelihood tells why one was taken.
         figures = f"{head}: {tried.pop(self.strength)} of held-out examples right"
-        others = [f"{found} {'by the means alone' if c is None else f'with C = {c:g}'}" for c, found in tried.items()]
+        regression = "with" if self.strength is not None else "by a logistic regression around them,"
+        others = [
+            f"{found} {'by the means alone' if c is None else f'{regression} C = {c:g}'}" for c, found in tried.items()
+        ]
         if not others:
             return figures
         best = min(one.nll for one in self.candidates)

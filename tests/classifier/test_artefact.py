@@ -112,7 +112,6 @@ def test_one_that_was_saved_before_there_were_prefixes_still_loads(fitted: MetaP
     def as_before(settings: dict[str, Any]) -> None:
         for key in ("query", "as_prefix", "prefix_strength"):
             del settings[key]
-        settings["add_query"] = False
 
     edit(saved, lambda c: as_before(c["settings"]["prompt_pool_template"]))
     edit(saved, as_before, "prompt_pool.json")

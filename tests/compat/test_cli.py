@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -75,3 +76,15 @@ def test_without_a_command_the_usage_is_shown(capsys: pytest.CaptureFixture[str]
         cli.main([])
     assert stopped.value.code == 2
     assert "COMMAND" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_ends_the_command_in_peace() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as head does, sooner or later
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "openprompt_meta", "yamls"], stdout=writing, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -79,11 +79,6 @@ def test_an_unknown_key_is_refused_with_the_key_that_was_meant(path: str, meant:
     assert f"  {path}: unknown key. Did you mean {meant!r}?" in message(nested(path, 1))
 
 
-def test_a_key_that_is_no_more_is_passed_over_where_it_says_nothing() -> None:
-    assert config_from_mapping({"prompt_pool_template": {"add_query": False}}) == RunConfig()
-    assert "prompt_pool_template.add_query: unknown key" in message({"prompt_pool_template": {"add_query": True}})
-
-
 def test_a_prefix_and_what_cannot_stand_beside_it_are_refused() -> None:
     strength = {"prompt_pool_template": {"prefix_strength": 0.5}}
     assert "prompt_pool_template.prefix_strength: got 0.5, which is of a prompt that is a prefix" in message(strength)

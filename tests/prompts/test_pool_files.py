@@ -90,7 +90,7 @@ def test_other_arguments_may_be_given_anew(bert, saved):
 
 
 def test_what_was_saved_before_there_were_prefixes_is_read_as_in_the_paper(bert, saved):
-    edit(saved, query="drop", as_prefix="drop", prefix_strength="drop", add_query=False)
+    edit(saved, query="drop", as_prefix="drop", prefix_strength="drop")
     loaded = load(bert, saved)
     assert (loaded.query, loaded.as_prefix, loaded.prefix_strength) == ("features", False, 1.0)
 
@@ -120,7 +120,7 @@ def test_a_model_of_other_sizes_is_refused_with_both_sizes(tiny, saved):
         ({"num_prompts": "drop"}, "lacks num_prompts"),
         ({"num_prompts": 5}, r"holds tensors .* asks for"),
         ({"num_prompts": "4"}, "num_prompts must be a whole number"),
-        ({"add_query": True}, "has add_query: its texts are read twice"),
+        ({"reads_twice": True}, "has reads_twice, which this package does not know. Use the version that saved it"),
         ({"as_prefix": 1}, "as_prefix should be true or false, found 1"),
         ({"query": 3}, "query must be one of"),
         ({"prefix_strength": "0.4"}, "prefix_strength must be above 0"),

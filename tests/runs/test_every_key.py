@@ -21,8 +21,6 @@ from tests.helpers.small_runs import TOPICS, cut_after, write_data
 DEFAULTS = {key.path: key.default for key in describe()}
 # No value of these goes with another method than metaprompter.
 FOR_A_POOL = {"meta.inner_parameters", "meta.first_order"}
-# One of them at another value than its default excludes the other.
-QUERY, ADD_QUERY = "prompt_pool_template.query", "prompt_pool_template.add_query"
 # These do not go with data of one path, or with a verbalizer that reads no names.
 FOR_A_MIXTURE = {"dataset.mixture", "dataset.apart_from", "meta.train_names"}
 
@@ -48,8 +46,8 @@ def made_with(values: dict[str, Any]) -> RunConfig:
 @pytest.mark.slow
 def test_a_run_keeps_every_key(other_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_one = {path: value for path, value in other_values.items() if path not in FOR_A_MIXTURE}
-    a_pool = {path: value for path, value in of_one.items() if path not in ("method", ADD_QUERY)}
-    a_model = {path: value for path, value in of_one.items() if path not in {*FOR_A_POOL, QUERY}}
+    a_pool = {path: value for path, value in of_one.items() if path != "method"}
+    a_model = {path: value for path, value in of_one.items() if path not in FOR_A_POOL}
     a_mixture = {
         "dataset.mixture": [str(write_data(tmp_path / name)) for name in ("one", "two")],
         "dataset.apart_from": [str(write_data(tmp_path / "three", {"train": ["war"], "test": ["sun"]}))],
